@@ -1,5 +1,11 @@
-"""A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
+"""A path or a handle of the Hugging Face Hub <-> a checkpoint in memory.
 
+Of a task model a preset has task.json, the model by Keras's serialization with
+its preprocessor, and task.weights.h5, all weights but the encoder's, as
+KerasHub's tasks have them; the encoder beside them is KerasHub's.
+"""
+
+import json
 import os
 import shutil
 import typing
@@ -9,10 +15,13 @@ import h5py
 import keras
 import numpy as np
 
-from electra_tf import configs, errors, files
+from electra_tf import configs, errors, files, registration
 from electra_tf.checkpoints import disentangled, hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.keras_models import presets
+from electra_tf.checkpoints.formats.kerashub import (
+    TASK_FILE,
+    TASK_WEIGHTS_FILE,
+)
 
 # What `from_checkpoint` takes.
 Source = str | os.PathLike | Checkpoint
@@ -39,7 +48,7 @@ def read(source: Source) -> Checkpoint:
     if isinstance(source, Checkpoint):
         return source
     path = hub.local_path(source)
-    task = presets.read_task(path)
+    task = read_task(path)
     if task is not None:
         return task.to_checkpoint()
     checkpoint = reading.read_checkpoint(path)
@@ -49,15 +58,7 @@ def read(source: Source) -> Checkpoint:
 
 
 def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
-    """Those of the encoder that is trained on.
-
-    Args:
-      checkpoint: Of any format.
-      source: What messages call it.
-
-    Raises:
-      CheckpointError: If there is no discriminator.
-    """
+    """Those of the encoder; a generator alone is refused."""
     if checkpoint.discriminator is None:
         raise errors.CheckpointError(
             "Expected a checkpoint with a discriminator. Received: "
@@ -98,12 +99,12 @@ def save_keras(
 
     Args:
       save: `keras.Model.save`, of the model.
-      path: The file; not Keras's old one, which nothing here reads again.
+      path: The file.
       overwrite: Whether one that is there may go; Keras asks where not.
       **kwargs: Of `save`.
 
     Raises:
-      ValueError: If it ends in .h5, or cannot be written.
+      ValueError: If it ends in .h5, which nothing here reads again.
     """
     path = os.fspath(path)
     if path.endswith((".h5", ".hdf5")):
@@ -183,3 +184,67 @@ def _left_behind(checkpoint: Checkpoint, folder: str) -> list[str]:
             "the fourth digit on"
         )
     return lines
+
+
+def write_task(model, folder: str) -> None:
+    """Writes what of a task model is not the encoder's."""
+    config = keras.saving.serialize_keras_object(model)
+    # As in KerasHub: a preset says what a model is, not how it learns.
+    config.pop("compile_config", None)
+    with open(os.path.join(folder, TASK_FILE), "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+    keras.saving.save_weights(
+        model,
+        os.path.join(folder, TASK_WEIGHTS_FILE),
+        objects_to_skip=list(model.network.electra._flatten_layers())
+        + ([model.optimizer] if model.compiled else []),
+    )
+
+
+def read_task(folder: str):
+    """The task model that was saved as a preset, with all weights.
+
+    Args:
+      folder: What may be a preset.
+
+    Returns:
+      A `TaskModel`; None where none was saved.
+
+    Raises:
+      CheckpointError: If a file is missing or damaged.
+    """
+    path = os.path.join(folder, TASK_FILE)
+    if not os.path.isfile(path):
+        return None
+    config = files.read_json(path)
+    package, _, name = str(config.get("registered_name")).partition(">")
+    if package != registration.PACKAGE or name not in registration.CLASSES:
+        return None
+    weights = os.path.join(folder, TASK_WEIGHTS_FILE)
+    files.refuse_lfs_pointer(weights)
+    try:
+        model = keras.saving.deserialize_keras_object(config)
+        keras.saving.load_weights(
+            model,
+            weights,
+            objects_to_skip=model.network.electra._flatten_layers(),
+        )
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise errors.CheckpointError(
+            f"Expected {TASK_FILE} and {TASK_WEIGHTS_FILE} in {folder} as "
+            f"save_to_preset writes them. Received: {errors.first_line(error)}"
+        ) from None
+    checkpoint = reading.read_checkpoint(folder)
+    known, given = model.preprocessor.vocabulary, checkpoint.vocabulary
+    if given and known.tokens != given.tokens:
+        raise errors.CheckpointError(
+            f"Expected one vocabulary in {folder}. Received: that of "
+            f"{TASK_FILE}, and another one in assets"
+        )
+    reading.assign_all(
+        checkpoint,
+        model.network.electra.variables,
+        folder,
+        "the encoder",
+    )
+    return model

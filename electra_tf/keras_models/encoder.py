@@ -14,14 +14,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import (
-    checkpoints,
-    freezing,
-    token_ids,
-)
+from electra_tf.keras_models import checkpoints, inputs
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
 from electra_tf.text.tokenization import ENCODER_FEATURES
@@ -39,20 +35,51 @@ def policy_scope(policy: keras.dtype_policies.DTypePolicy):
         keras.config.set_dtype_policy(before)
 
 
-def objects_in(config: Mapping, custom_objects=None) -> dict:
-    """A model's config with objects where JSON has a dictionary of them.
+def shared_config(model: keras.Model, network: keras.Layer) -> dict:
+    """The entries of a config that all models here have.
 
     Args:
+      model: Whose config it is.
+      network: Whose layers may be frozen.
+    """
+    layers = network._flatten_layers(include_self=False)
+    frozen = [layer.path for layer in layers if not layer.trainable]
+    return {
+        "seed": model.seed,
+        "dtype": keras.saving.serialize_keras_object(model.dtype_policy),
+        "name": model.name,
+        "trainable": model.trainable,
+    } | ({"frozen": frozen} if frozen else {})
+
+
+def model_from(cls: type, config: Mapping, custom_objects=None):
+    """A model of its config.
+
+    Args:
+      cls: Of the model.
       config: Of `get_config`.
       custom_objects: See `keras.saving.deserialize_keras_object`.
     """
-    config = dict(config)
-    for name in ("preprocessor", "dtype"):
-        if isinstance(config.get(name), dict):
-            config[name] = keras.saving.deserialize_keras_object(
-                config[name], custom_objects
+    arguments = dict(config)
+    frozen = arguments.pop("frozen", ())
+    for name in {"preprocessor", "dtype"} & set(arguments):
+        if isinstance(arguments[name], dict):
+            arguments[name] = keras.saving.deserialize_keras_object(
+                arguments[name], custom_objects
             )
-    return config
+    model = cls(**arguments)
+    # Those of a layer behind the layer, which freezes them as well.
+    for layer in model._flatten_layers(include_self=False) if frozen else ():
+        layer.trainable = layer.path not in frozen
+    return model
+
+
+def freeze_like(network: keras.Layer, other: keras.Layer) -> None:
+    """Freezes what is frozen in a network of the same layers."""
+    for layer, like in zip(
+        network._flatten_layers(), other._flatten_layers(), strict=True
+    ):
+        layer.trainable = like.trainable
 
 
 def own_seed(seed: int | None) -> int:
@@ -76,14 +103,9 @@ def own_seed(seed: int | None) -> int:
 def next_dropout_seed(
     seed_generator: keras.random.SeedGenerator, training: bool | None
 ) -> tf.Tensor | None:
-    """What dropout of one call follows from.
+    """What dropout of one call follows from, <int32>[2].
 
-    Args:
-      seed_generator: Gives another seed every time.
-      training: Whether there is dropout.
-
-    Returns:
-      <int32>[2], another one on every replica; None without dropout.
+    Another one with every call and on every replica; None without dropout.
     """
     if not training:
         return None
@@ -100,72 +122,73 @@ def sizes_from(given: Mapping) -> configs.EncoderConfig:
     Raises:
       ValueError: If one is missing, unknown or no such size.
     """
-    fields = dataclasses.fields(configs.EncoderConfig)
-    names = [field.name for field in fields]
-    needed = [f.name for f in fields if f.default is dataclasses.MISSING]
-    missing = [name for name in needed if name not in given]
-    unknown = [str(name) for name in given if name not in names]
-    if missing or unknown:
-        received = f"no {', '.join(missing)}" if missing else ""
-        if unknown:
-            received += ", and " * bool(missing) + ", ".join(unknown)
+    try:
+        return configs.EncoderConfig(**given)
+    except TypeError as error:
         raise ValueError(
-            f"Expected an encoder's sizes, {', '.join(needed)} and what else "
-            "EncoderConfig has, or from_checkpoint, which reads them. "
-            f"Received: {received}"
-        )
-    return configs.EncoderConfig(**given)
+            "Expected the sizes of EncoderConfig, or from_checkpoint, which "
+            f"reads them. Received: {errors.first_line(error)}"
+        ) from None
 
 
-def check_features(features, max_position_embeddings: int) -> dict:
+def check_features(features, longest: int) -> dict:
     """The encoder's features, as <int32>[B, L].
 
     Args:
       features: What a model was called with.
-      max_position_embeddings: The longest L.
+      longest: The positions that it has.
 
     Raises:
       ValueError: If one is missing, or no such tensor.
     """
     names = ", ".join(ENCODER_FEATURES)
-    if not isinstance(features, Mapping):
+    if not isinstance(features, Mapping) or set(ENCODER_FEATURES) - {*features}:
+        received = list(features) if isinstance(features, Mapping) else features
         raise ValueError(
             f"Expected a dictionary with {names}, as electra_tf.Preprocessor "
-            f"makes it. Received: {features!r}"
+            f"makes it. Received: {received!r}"
         )
-    missing = [name for name in ENCODER_FEATURES if name not in features]
-    if missing:
+    tensors = {name: features[name] for name in ENCODER_FEATURES}
+    # One row's mask would count for all rows.
+    shapes = [tf.TensorShape(x.shape) for x in tensors.values()]
+    types = [keras.backend.standardize_dtype(x.dtype) for x in tensors.values()]
+    if (
+        any("int" not in dtype and dtype != "bool" for dtype in types)
+        or any(shape.rank != 2 for shape in shapes)
+        or not all(map(shapes[0].is_compatible_with, shapes))
+        or any((shape[1] or 0) > longest for shape in shapes)
+    ):
+        received = ", ".join(
+            f"{name} of {dtype} and the shape {shape}"
+            for name, dtype, shape in zip(tensors, types, shapes, strict=True)
+        )
         raise ValueError(
-            f"Expected a dictionary with {names}. Received: one with "
-            f"{', '.join(map(str, features)) or 'nothing'}"
+            f"Expected {names} of integers, of one shape (batch, length), and "
+            f"at most {longest} positions. Received: {received}"
         )
-    found = {}
-    for name in ENCODER_FEATURES:
-        x = features[name]
-        dtype, shape = keras.backend.standardize_dtype(x.dtype), x.shape
-        if "int" not in dtype and dtype != "bool":
-            raise ValueError(
-                f"Expected {name} of integers. Received: {name} of {dtype}"
-            )
-        if len(shape) != 2:
-            raise ValueError(
-                f"Expected {name} of shape (batch, length). Received: {name} "
-                f"of shape {tuple(shape)}"
-            )
-        if (shape[1] or 0) > max_position_embeddings:
-            raise ValueError(
-                f"Expected {name} of at most {max_position_embeddings} "
-                "positions (max_position_embeddings). Received: "
-                f"{name} of shape {tuple(shape)}"
-            )
-        found[name] = x
-    shapes = {name: tf.TensorShape(x.shape) for name, x in found.items()}
-    first = shapes[ENCODER_FEATURES[0]]
-    if not all(map(first.is_compatible_with, shapes.values())):
-        # One row's mask would count for all rows.
-        received = ", ".join(f"{name} {of}" for name, of in shapes.items())
-        raise ValueError(f"Expected {names} of one shape. Received: {received}")
-    return found
+    return tensors
+
+
+def encode(electra, features, seed_generator, training, **kwargs) -> dict:
+    """Calls an encoder of `model.encoder` with what a Keras model is given."""
+    tensors = check_features(features, electra.config.max_position_embeddings)
+    return electra(
+        *(tf.cast(x, tf.int32) for x in tensors.values()),
+        dropout_seed=next_dropout_seed(seed_generator, training),
+        training=training,
+        **kwargs,
+    )
+
+
+def output_spec(features, config: configs.EncoderConfig, dtype) -> dict:
+    """Shapes and types of `encode`."""
+    checked = check_features(features, config.max_position_embeddings)
+    rows, length = checked["input_ids"].shape
+    width = config.hidden_size
+    return {
+        "sequence_output": keras.KerasTensor((rows, length, width), dtype),
+        "pooled_output": keras.KerasTensor((rows, width), dtype),
+    }
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -294,43 +317,30 @@ class Encoder(keras.Model):
 
     def predict(self, x, *args, **kwargs):
         """See `keras.Model.predict`."""
-        return super().predict(
-            token_ids.checked(x, self.config), *args, **kwargs
-        )
+        x = inputs.Checked(self.config)(x)
+        return super().predict(x, *args, **kwargs)
 
     def call(self, inputs, training=None, return_layers=False):
-        features = check_features(inputs, self.config.max_position_embeddings)
-        return self.electra(
-            *(tf.cast(x, tf.int32) for x in features.values()),
-            dropout_seed=next_dropout_seed(self.seed_generator, training),
+        return encode(
+            self.electra,
+            inputs,
+            self.seed_generator,
+            training,
             return_layers=return_layers,
-            training=training,
         )
 
     def compute_output_spec(self, inputs, training=None, return_layers=False):
-        features = check_features(inputs, self.config.max_position_embeddings)
-        rows, length = features["input_ids"].shape
-        heads = self.config.num_attention_heads
-
-        def spec(*shape, dtype=self.compute_dtype):
-            return keras.KerasTensor(shape, dtype)
-
-        width = self.config.hidden_size
-        layers = range(self.config.num_hidden_layers)
-        outputs: dict[str, typing.Any] = {
-            "sequence_output": spec(rows, length, width),
-            "pooled_output": spec(rows, width),
-        }
+        outputs: dict = output_spec(inputs, self.config, self.compute_dtype)
         if return_layers:
+            hidden = outputs["sequence_output"]
+            rows, length, _ = hidden.shape
+            heads = self.config.num_attention_heads
+            probs = keras.KerasTensor((rows, heads, length, length), "float32")
+            num_layers = self.config.num_hidden_layers
             outputs |= {
-                "embedding_output": spec(rows, length, width),
-                "all_encoder_layers": [
-                    spec(rows, length, width) for _ in layers
-                ],
-                "attention_probs": [
-                    spec(rows, heads, length, length, dtype="float32")
-                    for _ in layers
-                ],
+                "embedding_output": hidden,
+                "all_encoder_layers": [hidden] * num_layers,
+                "attention_probs": [probs] * num_layers,
             }
         return outputs
 
@@ -355,18 +365,8 @@ class Encoder(keras.Model):
         return None
 
     def get_config(self):
-        return dataclasses.asdict(self.config) | {
-            "seed": self.seed,
-            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-            "name": self.name,
-            "trainable": self.trainable,
-            **freezing.config_of(self),
-        }
+        return dataclasses.asdict(self.config) | shared_config(self, self)
 
     @classmethod
     def from_config(cls, config):
-        config = objects_in(config)
-        frozen = config.pop("frozen", ())
-        model = cls(**config)
-        freezing.freeze(model, frozen)
-        return model
+        return model_from(cls, config)

@@ -1,58 +1,52 @@
-"""The original's optimizer, as Keras's `fit` takes it."""
+"""The original's optimizer in Keras's `fit`, and data in step with it."""
 
 import dataclasses
-import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.keras_models import resuming
-from electra_tf.training import optimization
+from electra_tf.keras_models import inputs
+from electra_tf.training import optimization, replicas
+from electra_tf.training.numpy_functions import numpy_function
 
 
-def peak_rate(learning_rate: typing.Any) -> float:
-    """What `compile` takes as the greatest rate of the paper's schedule.
-
-    Raises:
-      ValueError: If it is no such number.
-    """
-    try:
-        rate = float(learning_rate)
-    except (TypeError, ValueError):
-        rate = math.nan
-    if 0.0 < rate < math.inf:
-        return rate
-    raise ValueError(
-        "Expected learning_rate as a number above 0, the peak of the paper's "
-        "schedule; another schedule belongs to an optimizer of Keras. "
-        f"Received: learning_rate={learning_rate!r}"
-    )
-
-
-def refuse_schedule(
+def asked_config(
     optimizer: typing.Any,
     learning_rate: float | None,
     num_train_steps: int | None,
-) -> None:
-    """Refuses what `compile` tells of a schedule beside an optimizer.
+    default: configs.OptimizerConfig,
+) -> configs.OptimizerConfig | None:
+    """The paper's optimizer that `compile` was asked for; None for another.
 
     Args:
-      optimizer: What `compile` got, which is made already.
-      learning_rate: Of `compile`.
+      optimizer: Of `compile`: "auto", a `configs.OptimizerConfig`, or any.
+      learning_rate: Of `compile`: the peak of the paper's schedule.
       num_train_steps: Of `compile`.
+      default: What "auto" stands for.
 
     Raises:
-      ValueError: If any of the two is given.
+      ValueError: If a schedule comes beside an optimizer that has its own, or
+        is none.
     """
-    if learning_rate is not None or num_train_steps is not None:
-        raise ValueError(
-            "Expected learning_rate and num_train_steps with 'auto' or an "
-            "OptimizerConfig; an optimizer brings its own. Received: "
-            f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
-            f"num_train_steps={num_train_steps}"
-        )
+    inputs.positive(num_train_steps=num_train_steps)
+    if isinstance(optimizer, str) and optimizer == "auto":
+        optimizer = default
+    if not isinstance(optimizer, configs.OptimizerConfig):
+        if learning_rate is not None or num_train_steps is not None:
+            raise ValueError(
+                "Expected learning_rate and num_train_steps with 'auto' or an "
+                "OptimizerConfig; an optimizer brings its own. Received: "
+                f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
+                f"num_train_steps={num_train_steps}"
+            )
+        return None
+    if learning_rate is None:
+        return optimizer
+    return dataclasses.replace(optimizer, learning_rate=float(learning_rate))
 
 
 def warn_of_the_end(
@@ -66,23 +60,73 @@ def warn_of_the_end(
       callbacks: Of `fit`; with one that may go on within these steps nothing
         is said either.
     """
+    is_resumed = any(
+        isinstance(callback, keras.callbacks.BackupAndRestore)
+        for callback in keras.tree.flatten(callbacks or [])
+    )
     is_ours = isinstance(optimizer, optimization.AdamWeightDecay)
-    has_steps = num_steps is None or num_steps > 0
-    if not (is_ours and has_steps) or resuming.is_resumed(callbacks):
+    if not is_ours or is_resumed or num_steps == 0:
         return
     end = optimizer.schedule.num_train_steps
     behind = int(optimizer.iterations.numpy()) + (num_steps or 1) - end
     if behind > 0:
-        which = (
-            "steps to come"
-            if num_steps is None
-            else f"{min(behind, num_steps)} of {num_steps} steps to come"
-        )
+        which = f"{min(behind, num_steps)} of {num_steps} " if num_steps else ""
         errors.warn(
-            f"{which} learn nothing: the learning rate is 0 from step {end} "
-            "on, where compile(num_train_steps=...) or the first fit let it "
-            "end; compile again to begin anew"
+            f"{which}steps to come learn nothing: the learning rate is 0 from "
+            f"step {end} on, where compile(num_train_steps=...) or the first "
+            "fit let it end; compile again to begin anew"
         )
+
+
+def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Counts the batches whose gradients an optimizer has taken.
+
+    `iterations` counts updates, of which each may be made of several batches.
+    Steps that float16 skips are in neither.
+    """
+    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
+class Start(keras.callbacks.Callback):
+    """Notes with which step a training begins, for the data to go on with it.
+
+    It stands behind the user's callbacks: `BackupAndRestore` tells the step
+    when the training begins, long after the dataset was made.
+
+    Args:
+      iterations: `steps_taken` at step 0 of the data; below 0 where the data
+        were begun before the optimizer was.
+    """
+
+    def __init__(self, iterations: int = 0):
+        super().__init__()
+        self._before = iterations
+        self.first_step = np.int64(0)
+
+    def on_train_begin(self, logs=None):
+        now = int(steps_taken(self.model.optimizer).numpy())
+        self.first_step = np.int64(now - self._before)
+
+    def dataset(
+        self, batches_from: Callable[[tf.Tensor], tf.data.Dataset]
+    ) -> tf.data.Dataset:
+        """Batches from the step <int64>[] with which the training begins."""
+
+        def begin(_):
+            return batches_from(
+                numpy_function(lambda: self.first_step, [], tf.int64)
+            )
+
+        one = tf.data.Dataset.range(1)
+        return one.flat_map(begin).with_options(replicas.UNTUNED)
+
+
+def directed(metric: keras.metrics.Metric) -> typing.Any:
+    """The metric with the direction of its name, which callbacks ask for."""
+    if not metric.name.endswith(("rate", "norm", "scale")):
+        is_error = any(x in metric.name for x in ("loss", "error", "mse"))
+        metric._direction = "down" if is_error else "up"
+    return metric
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -114,27 +158,20 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         """Creates the slots, and looks up the rates of the layers.
 
         Raises:
-          ValueError: If it has some for other variables.
+          ValueError: If it has some for other variables, or there are none.
         """
-        if self.built:
-            ours = {v.path for v in self._trainable_variables}
-            if ours != {v.path for v in variables}:
-                raise ValueError(
-                    "Expected compile after a change of what learns. Received: "
-                    f"{len(variables)} variables to train, and an optimizer "
-                    f"of {len(ours)}"
-                )
-            return
-        if not variables:
+        known = {v.path for v in self._trainable_variables}
+        if not variables or self.built and known != {v.path for v in variables}:
             raise ValueError(
-                "Expected something that learns. Received: no variables to "
-                "train, as trainable is False of all of the model; of the "
-                "encoder alone it is encoder.trainable"
+                "Expected variables to train, and compile after a change of "
+                f"what learns. Received: {len(variables)} variables to train, "
+                f"and an optimizer of {len(known)}"
             )
-        self.scales = optimization.layerwise_scales(
-            variables, self.num_hidden_layers, self.config
-        )
-        super().build(variables)
+        if not self.built:
+            self.scales = optimization.layerwise_scales(
+                variables, self.num_hidden_layers, self.config
+            )
+            super().build(variables)
 
     def begin(self, num_train_steps: int) -> None:
         """Begins a training of some steps, as if nothing had been learned.

@@ -3,6 +3,7 @@
 Shapes: B batch, L length.
 """
 
+import dataclasses
 import os
 import typing
 from collections.abc import Mapping, Sequence
@@ -80,13 +81,14 @@ class Preprocessor(keras.layers.Layer):
             known = vocabulary_lib.load(vocabulary)
         else:
             known = vocabulary_lib.Vocabulary(tuple(vocabulary))
+        given = {
+            "do_lower_case": do_lower_case,
+            "strip_accents": strip_accents,
+            "text_cleaning": text_cleaning,
+        }
+        given = {n: value for n, value in given.items() if value is not None}
         self.tokenizer = tokenization.FullTokenizer(
-            vocabulary_lib.Vocabulary(
-                known.tokens,
-                _first(do_lower_case, known.do_lower_case),
-                _first(strip_accents, known.strip_accents),
-                _first(text_cleaning, known.text_cleaning),
-            )
+            dataclasses.replace(known, **given)
         )
         # Room for a token of each of two texts.
         if type(max_seq_length) is not int or max_seq_length < 5:
@@ -143,15 +145,7 @@ class Preprocessor(keras.layers.Layer):
         do_lower_case: bool | None = None,
         **kwargs,
     ) -> typing.Self:
-        """The same of a checkpoint that was read.
-
-        Args:
-          checkpoint: With a vocabulary.
-          source: What messages call it.
-          max_seq_length: See `from_checkpoint`, as are the others.
-          do_lower_case: Likewise.
-          **kwargs: Likewise.
-        """
+        """`from_checkpoint` of what was read, which messages call `source`."""
         known = checkpoint.vocabulary
         if known is None:
             raise errors.CheckpointError(
@@ -225,21 +219,15 @@ class Preprocessor(keras.layers.Layer):
           ValueError: If `x` is anything else.
         """
         texts = [as_texts(part) for part in parts_of(x)]
-        ranks = {text.shape.rank for text in texts}
-        if len(ranks) > 1:
+        shapes = [text.shape for text in texts]
+        if not shapes[0].is_compatible_with(shapes[-1]):
             raise ValueError(
                 "Expected as many texts as other texts in a pair. Received: "
-                f"shapes {[tuple(t.shape) for t in texts]}"
+                f"shapes {shapes[0]} and {shapes[-1]}"
             )
-        is_batch = ranks == {1}
+        is_batch = shapes[0].rank == 1
         if not is_batch:
             texts = [tf.expand_dims(text, 0) for text in texts]
-        sizes = {text.shape[0] for text in texts} - {None}
-        if len(sizes) > 1:
-            raise ValueError(
-                "Expected as many texts as other texts in a pair. Received: "
-                f"{texts[0].shape[0]} and {texts[1].shape[0]}"
-            )
         features = inputs.pack_texts(
             self.tokenizer, self.max_seq_length, *texts
         )
@@ -271,31 +259,24 @@ class Preprocessor(keras.layers.Layer):
         return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
 
 
-def _first(*values):
-    """The first that is not None."""
-    return next((value for value in values if value is not None), None)
-
-
 def parts_of(x) -> list:
     """The one text, or the two, of what a preprocessor is given."""
-    if isinstance(x, Mapping):
-        if set(x) - {TEXT, TEXT_PAIR} or TEXT not in x:
-            raise ValueError(
-                f"Expected a dictionary with {TEXT!r}, and for pairs "
-                f"{TEXT_PAIR!r}. Received: {sorted(map(str, x))}"
-            )
-        return [x[name] for name in (TEXT, TEXT_PAIR) if name in x]
-    if isinstance(x, tuple):
-        if len(x) not in (1, 2):
-            raise ValueError(
-                "Expected a list of texts, or a tuple of two for pairs. "
-                f"Received: a tuple of {len(x)}"
-            )
-        return list(x)
+    names = [TEXT, TEXT_PAIR]
+    if isinstance(x, Mapping) and [*x] in (names[:1], names, names[::-1]):
+        return [x[name] for name in names if name in x]
     # What a functional model is given, whose tuples come back from a file as
     # lists.
     if isinstance(x, list) and x and all(_is_tensor(part) for part in x):
-        return parts_of(tuple(x))
+        x = tuple(x)
+    if isinstance(x, tuple) and len(x) in (1, 2):
+        return list(x)
+    if isinstance(x, Mapping | tuple):
+        received = sorted(map(str, x)) if isinstance(x, Mapping) else len(x)
+        raise ValueError(
+            "Expected a list of texts, a tuple of two for pairs, or a "
+            f"dictionary with {TEXT!r}, and for pairs {TEXT_PAIR!r}. Received: "
+            f"a {type(x).__name__} of {received}"
+        )
     return [x]
 
 
@@ -318,24 +299,12 @@ def as_texts(value) -> tf.Tensor:
             value = value.to_pylist()
         elif hasattr(value, "to_numpy"):
             value = value.to_numpy(dtype=object)
-        array = value if isinstance(value, np.ndarray) else None
-        if array is None or array.dtype == object:
-            _check_strings(value)
-            # An object array that tf.constant takes for strings when empty.
-            value = value if array is None else array.tolist()
-        elif array.dtype.kind not in "SUT":
-            raise ValueError(
-                f"{_EXPECTED}. Received: an array of {array.dtype}"
-            )
-        elif array.dtype.kind == "T":  # numpy's strings of any length.
-            value = array.tolist()
-        try:
-            value = tf.constant(value, tf.string)
-        except (ValueError, UnicodeError):
-            raise ValueError(
-                f"{_EXPECTED}, in Unicode. Received: half of a character, a "
-                f"surrogate, at {_first_surrogate(value)}"
-            ) from None
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        rows = value if isinstance(value, list) else [value]
+        for index, text in enumerate(rows):
+            _check_string(text, index)
+        value = tf.constant(value, tf.string)
     if value.dtype != tf.string:
         raise ValueError(
             f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"
@@ -349,31 +318,19 @@ def as_texts(value) -> tf.Tensor:
     return value
 
 
-def _first_surrogate(value) -> int:
-    """Where the first text is that has no UTF-8."""
-    texts = [value] if isinstance(value, str) else list(value)
-    for index, text in enumerate(texts):
+def _check_string(text, index: int) -> None:
+    if isinstance(text, list | np.ndarray) and len(text) == 1:
+        text = text[0]  # Of [B, 1].
+    received = f"{text!r}, of type {type(text).__name__}"
+    if isinstance(text, str | bytes):
         try:
-            str(text).encode() if isinstance(text, str) else None
+            text.encode() if isinstance(text, str) else None
+            return
         except UnicodeError:
-            return index
-    return 0
-
-
-def _check_strings(value) -> None:
-    if isinstance(value, str | bytes):
-        return
-    if not isinstance(value, list | np.ndarray):
-        raise ValueError(f"{_EXPECTED}. Received: {value!r}")
-    for index, text in enumerate(value):
-        if isinstance(text, np.ndarray) and text.shape == (1,):
-            text = text[0]
-        if isinstance(text, str | bytes):
-            continue
-        received = f"{text!r}, of type {type(text).__name__}, at {index}"
-        if isinstance(text, list | tuple) and len(text) == 2:
-            received += (
-                "; if these are pairs, give the first texts and the second "
-                "ones: tuple(map(list, zip(*pairs)))"
-            )
-        raise ValueError(f"{_EXPECTED}. Received: {received}")
+            received = "half of a character, a surrogate,"
+    if isinstance(text, list | tuple) and len(text) == 2:
+        received += (
+            " (if these are pairs, give the first texts and the second ones: "
+            "tuple(map(list, zip(*pairs))))"
+        )
+    raise ValueError(f"{_EXPECTED}. Received: {received} at {index}")

@@ -9,34 +9,37 @@ Shapes: B batch, L length, D hidden.
 import dataclasses
 import functools
 import os
+import types
 import typing
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, pretraining
-from electra_tf.checkpoints import hub, reading
+from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
-    columns,
-    freezing,
+    engine_model,
+    inputs,
     optimizers,
-    pretraining_batches,
-    pretraining_settings,
-    pretraining_steps,
-    resuming,
-    token_ids,
 )
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
-from electra_tf.pretraining_data import batches
-from electra_tf.training import optimization, saving
+from electra_tf.pretraining_data import batches, draws
+from electra_tf.pretraining_data.records import FEATURE_NAMES
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import optimization, replicas, saving
 
-# What Keras calls the loss.
-_LOSS = {"total_loss": "loss"}
+_ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
+BATCH_SIZE = 128
+# Of the paper's small model; the warm-up has its share of the steps, too.
+DEFAULT_OPTIMIZER = configs.OptimizerConfig(
+    learning_rate=5e-4, warmup_proportion=0.01
+)
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -88,7 +91,7 @@ class PretrainingModel(keras.Model):
                 "Expected an electra_tf.Preprocessor, which has the "
                 f"vocabulary. Received: preprocessor={preprocessor!r}"
             )
-        self.config = pretraining_settings.model_config(preprocessor, settings)
+        self.config = _model_config(preprocessor, settings)
         self.preprocessor = preprocessor
         self.seed = encoder_lib.own_seed(seed)
         vocabulary = preprocessor.vocabulary
@@ -102,7 +105,7 @@ class PretrainingModel(keras.Model):
         self.built = True
         self.optimizer: optimization.AdamWeightDecay | None = None
         self._optimizer_config: configs.OptimizerConfig | None = None
-        self._training: pretraining_steps.Training | None = None
+        self._training: typing.Any = None
 
     # --- Checkpoints ------------------------------------------------
 
@@ -130,16 +133,16 @@ class PretrainingModel(keras.Model):
         source, run = checkpoints.name_of(path), None
         if not isinstance(path, Checkpoint):
             path = hub.local_path(path)
-            run = pretraining_settings.run_config(path)
+            run = _run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
             preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
         preprocessor.warn_of_other_tokens(checkpoint, source)
-        settings = (
-            pretraining_settings.settings_of(run)
-            if run
-            else pretraining_settings.settings_in(checkpoint, source, kwargs)
-        )
+        if run:
+            settings = dataclasses.asdict(run.model)
+            settings = settings.pop("encoder") | settings
+        else:
+            settings = _settings_in(checkpoint, source, kwargs)
         model = cls(preprocessor, **(settings | kwargs))
         if run:
             # Of the run's own variables: what is read is folded for others.
@@ -147,14 +150,14 @@ class PretrainingModel(keras.Model):
             if os.path.isdir(prefix):
                 prefix = tf.train.latest_checkpoint(prefix)
             saving.restore_variables(model.network.variables, prefix, "model")
-        else:
-            pretraining_settings.refuse_other_generator(
-                model.config, checkpoint, source
-            )
-            whole = pretraining_settings.as_trained(checkpoint, model.config)
-            reading.assign_all(
-                whole, model.network.variables, source, "the model"
-            )
+            return model
+        _refuse_other_generator(model.config, checkpoint, source)
+        if model.config.disentangled_embeddings:
+            whole = disentangled.unfold(checkpoint.tensors)
+            checkpoint = dataclasses.replace(checkpoint, tensors=whole)
+        reading.assign_all(
+            checkpoint, model.network.variables, source, "the model"
+        )
         return model
 
     from_preset = from_checkpoint
@@ -168,7 +171,9 @@ class PretrainingModel(keras.Model):
         config, optimizer = self.config, self.optimizer
         state: dict[str, typing.Any] = {}
         if isinstance(optimizer, optimization.AdamWeightDecay):
-            slots = pretraining_settings.slots_of(optimizer, config)
+            # Disentangled embeddings are tables that no checkpoint has.
+            is_whole = optimizer.built and not config.disentangled_embeddings
+            slots = optimizer.slots() if is_whole else {}
             state = {
                 "optimizer": {n: slot.numpy() for n, slot in slots.items()},
                 "global_step": int(optimizer.iterations.numpy()),
@@ -210,16 +215,9 @@ class PretrainingModel(keras.Model):
     # --- Keras ------------------------------------------------------
 
     def call(self, inputs, training=None):
-        features = encoder_lib.check_features(
-            inputs, self.config.encoder.max_position_embeddings
-        )
         network = self.network
-        outputs = network.electra(
-            *(tf.cast(x, tf.int32) for x in features.values()),
-            dropout_seed=encoder_lib.next_dropout_seed(
-                self.seed_generator, training
-            ),
-            training=training,
+        outputs = encoder_lib.encode(
+            network.electra, inputs, self.seed_generator, training
         )
         if self.config.has_binary_discriminator:
             logits = network.discriminator_predictions(
@@ -229,19 +227,11 @@ class PretrainingModel(keras.Model):
         return outputs
 
     def compute_output_spec(self, inputs, training=None):
-        features = encoder_lib.check_features(
-            inputs, self.config.encoder.max_position_embeddings
-        )
-        rows, length = features["input_ids"].shape
-        width, dtype = self.config.encoder.hidden_size, self.compute_dtype
-        outputs = {
-            "sequence_output": keras.KerasTensor((rows, length, width), dtype),
-            "pooled_output": keras.KerasTensor((rows, width), dtype),
-        }
+        config = self.config.encoder
+        outputs = encoder_lib.output_spec(inputs, config, self.compute_dtype)
         if self.config.has_binary_discriminator:
-            outputs["disc_logits"] = keras.KerasTensor(
-                (rows, length), "float32"
-            )
+            shape = outputs["sequence_output"].shape[:2]
+            outputs["disc_logits"] = keras.KerasTensor(shape, "float32")
         return outputs
 
     def build(self, input_shape=None):
@@ -252,28 +242,18 @@ class PretrainingModel(keras.Model):
 
     def get_config(self):
         settings = dataclasses.asdict(self.config)
-        return (
-            settings.pop("encoder")
-            | settings
-            | {
-                "preprocessor": keras.saving.serialize_keras_object(
-                    self.preprocessor
-                ),
-                "seed": self.seed,
-                "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-                "name": self.name,
-                "trainable": self.trainable,
-            }
-            | freezing.config_of(self.network)
-        )
+        return {
+            **settings.pop("encoder"),
+            **settings,
+            **encoder_lib.shared_config(self, self.network),
+            "preprocessor": keras.saving.serialize_keras_object(
+                self.preprocessor
+            ),
+        }
 
     @classmethod
     def from_config(cls, config):
-        arguments = encoder_lib.objects_in(config)
-        frozen = arguments.pop("frozen", ())
-        model = cls(**arguments)
-        freezing.freeze(model.network, frozen)
-        return model
+        return encoder_lib.model_from(cls, config)
 
     def load_weights(self, filepath, **kwargs):
         """See `keras.Model.load_weights`.
@@ -330,20 +310,20 @@ class PretrainingModel(keras.Model):
                 "metrics are those of the objective. Received: "
                 f"{', '.join(sorted(unknown))}"
             )
-        self._optimizer_config = None
-        if not isinstance(optimizer, optimization.AdamWeightDecay):
-            self._optimizer_config = pretraining_settings.optimizer_config(
-                optimizer, learning_rate
-            )
-            optimizer = None
-        else:
-            optimizers.refuse_schedule(
-                optimizer, learning_rate, num_train_steps
-            )
-        columns.check_positive(
-            num_train_steps=num_train_steps,
-            micro_batch_size=micro_batch_size or None,
+        inputs.positive(micro_batch_size=micro_batch_size or None)
+        config = optimizers.asked_config(
+            optimizer, learning_rate, num_train_steps, DEFAULT_OPTIMIZER
         )
+        if config is not None:
+            optimization.refuse_layerwise_rates(config)
+            optimizer = None
+        elif not isinstance(optimizer, optimization.AdamWeightDecay):
+            raise ValueError(
+                "Expected optimizer to be 'auto', a configs.OptimizerConfig or "
+                "an optimization.AdamWeightDecay, the optimizer that ELECTRA "
+                f"has. Received: optimizer={optimizer!r}"
+            )
+        self._optimizer_config = config
         self._micro_batch_size = micro_batch_size
         self._compiles_steps = jit_compile
         self._compile_arguments = kwargs
@@ -434,31 +414,29 @@ class PretrainingModel(keras.Model):
         Returns:
           Keras's History.
         """
-        pretraining_settings.refuse_arguments(kwargs)
+        known = {"callbacks", "verbose", "validation_freq"}
+        if unknown := ", ".join(set(kwargs) - known):
+            raise ValueError(
+                f"Expected of fit's arguments {', '.join(sorted(known))}: "
+                f"there are no labels. Received: {unknown}"
+            )
         if not self.compiled:
             self.compile()
-        columns.check_positive(
-            batch_size=batch_size,
-            validation_batch_size=validation_batch_size,
-            steps_per_epoch=steps_per_epoch,
-            validation_steps=validation_steps,
-        )
-        size, data = batch_size or 128, None
+        inputs.positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
+        size, data = batch_size or BATCH_SIZE, None
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
-            columns.check_executions(self.steps_per_execution, steps_per_epoch)
+            engine_model.check_executions(self, steps_per_epoch)
             if self.config.unigram_generator:
                 self.set_unigram_generator(data)
-            start = resuming.Start()
+            start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
             kwargs["callbacks"] = [
                 *keras.tree.flatten(kwargs.get("callbacks") or []),
                 start,
             ]
-        else:
-            columns.refuse_beside_dataset(None, None, batch_size)
-        x = pretraining_batches.checked(x, steps_per_epoch, "x", self.config)
+        x = self._checked(x, steps_per_epoch, "x")
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
@@ -468,17 +446,12 @@ class PretrainingModel(keras.Model):
             )
             validation_steps = None
         elif validation_data is not None:
-            validation_data = pretraining_batches.checked(
-                validation_data,
-                validation_steps,
-                "validation_data",
-                self.config,
+            validation_data = self._checked(
+                validation_data, validation_steps, "validation_data"
             )
         steps = steps_per_epoch or int(x.cardinality())
         num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
-        self._make_optimizer(
-            None if num_steps is None else self._num_steps_done() + num_steps
-        )
+        self._make_optimizer(num_steps)
         optimizers.warn_of_the_end(
             self.optimizer, num_steps, kwargs.get("callbacks")
         )
@@ -498,14 +471,11 @@ class PretrainingModel(keras.Model):
         """Losses and metrics without dropout; takes what `fit` takes."""
         if not self.compiled:
             self.compile()
-        columns.check_positive(batch_size=batch_size, steps=steps)
-        y, weights = kwargs.pop("y", None), kwargs.pop("sample_weight", None)
+        inputs.positive(batch_size=batch_size, steps=steps)
         if isinstance(x, str | os.PathLike):
-            x, steps = self._heldout(x, batch_size or 128, steps), None
-            batch_size = None
+            x, steps = self._heldout(x, batch_size or BATCH_SIZE, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            columns.refuse_beside_dataset(y, weights, batch_size)
-            x = pretraining_batches.checked(x, steps, "x", self.config)
+            x = self._checked(x, steps, "x")
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
@@ -517,7 +487,7 @@ class PretrainingModel(keras.Model):
         if is_column or isinstance(x, str | list | tuple | np.ndarray):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
-        x = token_ids.checked(x, self.config.encoder)
+        x = inputs.Checked(self.config.encoder)(x)
         return super().predict(x, batch_size, verbose, **kwargs)
 
     def train_on_batch(self, *args, **kwargs):
@@ -527,32 +497,25 @@ class PretrainingModel(keras.Model):
     test_on_batch = train_on_batch
 
     def train_step(self, data):
-        """One step of the engine, see `Engine.replica_step`."""
+        engine_model.refuse_passed_over(self, PretrainingModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.
         with tf.control_dependencies(tf.nest.flatten(data)):
             return self._train_step(data)
 
     def _train_step(self, data):
-        assert self._training is not None and self.optimizer is not None
-        engine = self._training.engine
-        step = self.optimizer.iterations.value
-        features = pretraining_batches.with_noise(
-            data, self.config, self.seed, step
-        )
-        if engine.loss_scale is None:
-            sums = engine.compiled_step(features, step, 1.0)
-        else:
-            scale = engine.loss_scale.scale.read_value()
-            sums = engine.compiled_step(features, step, scale)
+        engine, step = self._training.engine, self.optimizer.iterations.value
+        features = self._with_noise(data, step)
+        loss_scale = engine.loss_scale
+        scale = loss_scale.scale.read_value() if loss_scale else 1.0
+        sums = engine.compiled_step(features, step, scale)
+        if loss_scale:
             # The norm of a step that was not taken has no weight.
-            engine.loss_scale.update(sums["gradient_norm"].weight > 0)
+            loss_scale.update(sums["gradient_norm"].weight > 0)
         return self._note(sums)
 
     def test_step(self, data):
-        assert self._training is not None
-        features = pretraining_batches.with_noise(
-            data, self.config, self.seed, None
-        )
+        engine_model.refuse_passed_over(self, PretrainingModel, "test_step")
+        features = self._with_noise(data)
         return self._note(self._training.engine.replica_eval(features))
 
     @property
@@ -561,20 +524,14 @@ class PretrainingModel(keras.Model):
 
     def _note(self, sums: dict[str, losses.Sums]) -> dict:
         """Adds a batch to the metrics, and returns what they have become."""
-        assert self._training is not None
+        ratios = self._training.ratios
         results = {}
         for name, of_batch in sums.items():
-            name = _LOSS.get(name, name)
-            ratio = self._training.ratios.get(name)
-            if ratio is not None:
-                ratio.update_state(of_batch)
-                results[name] = ratio.result()
+            name = "loss" if name == "total_loss" else name
+            if name in ratios:
+                ratios[name].update_state(of_batch)
+                results[name] = ratios[name].result()
         return results
-
-    def _num_steps_done(self) -> int:
-        if self.optimizer is None:
-            return 0
-        return int(self.optimizer.iterations.numpy())
 
     def _make_optimizer(self, num_train_steps: int | None) -> None:
         """Makes what `compile` asked for, once it is known for how long."""
@@ -600,7 +557,15 @@ class PretrainingModel(keras.Model):
           element_spec: Of the batches.
           micro_batch_size: Of the steps of `fit`; an evaluation has none.
         """
-        pretraining_settings.refuse_unknown_frequencies(self.network)
+        network = self.network
+        if self.config.unigram_generator and not np.any(
+            network.unigram_log_probs.numpy()
+        ):
+            raise ValueError(
+                "Expected set_unigram_generator(model.data(...)) before a "
+                "dataset, which does not tell how frequent tokens are. "
+                "Received: unigram_generator=True without it"
+            )
         size = element_spec["input_ids"].shape[0]
         known = self._training and self._training.engine
         if known and self.optimizer in (None, known.optimizer):
@@ -624,9 +589,79 @@ class PretrainingModel(keras.Model):
             dtype_policy=policy if policy == "mixed_float16" else "float32",
             jit_compile=self._compiles_steps,
         )
-        self._training = pretraining_steps.make(
-            self.network, self.optimizer, run, size, self.distribute_strategy
-        )
+        strategy = self.distribute_strategy
+        with strategy.scope():
+            engine = engine_lib.Engine(
+                strategy,
+                network,
+                network.training_loss,
+                self.optimizer
+                or optimization.AdamWeightDecay(DEFAULT_OPTIMIZER, 1),
+                run,
+                size,
+                None,  # Keras gives the batches.
+            )
+            # In none of the model's files.
+            self._training = types.SimpleNamespace(
+                engine=engine, ratios=_ratios(network)
+            )
+
+    def _checked(self, x, steps: int | None, argument: str) -> tf.data.Dataset:
+        """A dataset of batches that the model can learn from, or an error."""
+        length, received = self.config.max_seq_length, inputs.short(x, 200)
+        is_dataset = isinstance(x, tf.data.Dataset)
+        if is_dataset:
+            if isinstance(x.element_spec, tuple) and len(x.element_spec) == 1:
+                x = x.map(lambda features: features)
+            spec = x.element_spec
+            received = inputs.short(spec, 200)
+        if (
+            not is_dataset
+            or not isinstance(spec, dict)
+            or any(
+                name not in spec
+                or spec[name].shape.rank != 2
+                or not spec[name].dtype.is_integer
+                or spec[name].shape[1] != length
+                for name in FEATURE_NAMES
+            )
+        ):
+            raise ValueError(
+                f"Expected {argument} as a glob of TFRecords or a "
+                f"tf.data.Dataset of batches of {', '.join(FEATURE_NAMES)}, "
+                f"integers of {length} tokens (max_seq_length; "
+                f"Preprocessor(pad_to_max=True)). Received: {received}"
+            )
+        is_endless = x.cardinality() == tf.data.INFINITE_CARDINALITY
+        if x.cardinality() == 0 or steps is None and is_endless:
+            raise ValueError(
+                f"Expected {argument} as a dataset with batches, and the "
+                "number of steps of one that does not end. Received: "
+                + ("one without an end" if is_endless else "one without")
+            )
+        # Those of TFRecords, with their draws, have been looked at.
+        return x if "noise" in spec else inputs.Checked(self.config.encoder)(x)
+
+    def _with_noise(self, data, step=None) -> dict:
+        """The features of a batch, with draws where they come without.
+
+        They follow from the step; in an evaluation they are always the same.
+        """
+        features = dict(data)
+        if "noise" not in features:
+            seed = tf.constant([self.seed, pretraining.EVAL_SEED_OFFSET])
+            if step is not None:
+                seed = tf.random.experimental.stateless_fold_in(
+                    tf.constant([self.seed, 1]), tf.cast(step, tf.int32)
+                )
+            rows = tf.shape(features["input_ids"])[0]
+            uniform = tf.random.stateless_uniform(
+                [rows, draws.noise_width(self.config)],
+                replicas.seed_of_replica(seed),
+            )
+            features["noise"] = draws.split_noise(self.config, uniform)
+        ids = {n: tf.cast(features[n], tf.int32) for n in FEATURE_NAMES}
+        return ids | {"noise": features["noise"]}
 
     def _heldout(
         self, pattern, batch_size, steps, train=None
@@ -641,3 +676,143 @@ class PretrainingModel(keras.Model):
         for line in data.remarks_on_heldout(train, batch_size, steps):
             errors.warn(line)
         return data.dataset(batch_size).take(min(steps or most, most))
+
+
+class _Ratio(keras.metrics.Metric):
+    """One of the engine's metrics over batches; its sums have a shape."""
+
+    def __init__(self, name: str, shape):
+        super().__init__(name=name, dtype="float64")
+        self.of_name = name
+        optimizers.directed(self)
+        self.value, self.weight = (
+            self.add_variable(shape, "zeros", "float64", name=part)
+            for part in ("value", "weight")
+        )
+
+    def update_state(self, sums: losses.Sums):
+        self.value.assign_add(tf.cast(sums.value, tf.float64))
+        self.weight.assign_add(tf.cast(sums.weight, tf.float64))
+
+    def result(self):
+        value, weight = self.value.value, self.weight.value
+        if self.of_name == "disc_auc":
+            return losses.auc(value, weight)
+        return tf.math.divide_no_nan(value, weight)
+
+
+def _ratios(network) -> dict[str, _Ratio]:
+    """An objective's metrics, of which it is asked: a trace, no computation."""
+    config = network.config
+    ids = tf.TensorSpec([1, config.max_seq_length], tf.int32)
+    noise = tf.TensorSpec([1, draws.noise_width(config)], tf.float32)
+
+    @functools.partial(tf.function, autograph=False)
+    def trace(features, uniform):
+        noise = draws.split_noise(config, uniform)
+        return network.training_loss(
+            features | {"noise": noise}, None, losses.identity
+        )[1]
+
+    traced = trace.get_concrete_function(
+        dict.fromkeys(FEATURE_NAMES, ids), noise
+    )
+    shapes = {
+        name: tuple(sums.value.shape)
+        for name, sums in traced.structured_outputs.items()
+    }
+    names = ("loss", *shapes, "gradient_norm")
+    return {name: _Ratio(name, shapes.get(name, ())) for name in names}
+
+
+def _model_config(
+    preprocessor: Preprocessor, settings: dict
+) -> configs.ElectraConfig:
+    """The settings, by the class that they belong to."""
+    encoder = {n: x for n, x in settings.items() if n in _ENCODER_FIELDS}
+    encoder = {"vocab_size": preprocessor.vocabulary_size} | encoder
+    known = {f.name for f in dataclasses.fields(configs.ElectraConfig)}
+    unknown = set(settings) - _ENCODER_FIELDS - (known - {"encoder"})
+    if unknown:
+        raise ValueError(
+            "Expected the settings of EncoderConfig and ElectraConfig. "
+            f"Received: {', '.join(sorted(unknown))}"
+        )
+    if encoder["vocab_size"] != preprocessor.vocabulary_size:
+        raise ValueError(
+            "Expected vocab_size to be that of the preprocessor, "
+            f"{preprocessor.vocabulary_size}. Received: "
+            f"vocab_size={encoder['vocab_size']}"
+        )
+    model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
+    model = {"max_seq_length": preprocessor.max_seq_length} | model
+    return configs.ElectraConfig(
+        encoder=encoder_lib.sizes_from(encoder), **model
+    )
+
+
+def _run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
+    """The configuration of a pre-training run; None where there was none."""
+    folder = model_directory.folder_of(path)
+    try:
+        record = model_directory.read_config(folder) if folder else {}
+    except errors.ConfigError:
+        return None
+    if folder is None or record.get("class") != "PretrainingConfig":
+        return None
+    return model_directory.read_pretraining_config(folder)
+
+
+def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
+    """What a checkpoint says of the model that it was trained as."""
+    generator, encoder = checkpoint.generator, checkpoint.discriminator
+    if generator is None or encoder is None:
+        missing = "generator" if generator is None else "discriminator"
+        raise errors.CheckpointError(
+            "Expected a checkpoint with a generator and a discriminator. "
+            f"Received: {source}, without a {missing}"
+        )
+    settings = dataclasses.asdict(encoder) | {
+        "generator_hidden_size": generator.hidden_size / encoder.hidden_size,
+        "generator_layers": (
+            generator.num_hidden_layers / encoder.num_hidden_layers
+        ),
+        "untied_generator_embeddings": (
+            "generator/embeddings/word_embeddings" in checkpoint.tensors
+            and not asked.get("disentangled_embeddings")
+        ),
+    }
+    if checkpoint.max_seq_length is not None:
+        settings["max_seq_length"] = checkpoint.max_seq_length
+    return settings
+
+
+def _refuse_other_generator(
+    config: configs.ElectraConfig, checkpoint: Checkpoint, source: str
+) -> None:
+    """Refuses weights of a generator that is built otherwise here.
+
+    Its heads are one for each 64 of its width, and it has the discriminator's
+    activation, as in the original; neither is in a tensor's shape.
+    """
+    theirs, whole = checkpoint.generator, checkpoint.discriminator
+    if not config.untied_generator or theirs is None or whole is None:
+        return
+    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
+    differences = [
+        f"{name}={there} (here {here})"
+        for name, here, there in sizes.differences(
+            config.generator, theirs, ignore
+        )
+    ]
+    if theirs.hidden_act != whole.hidden_act:
+        differences.append(
+            f"hidden_act={theirs.hidden_act} (that of the discriminator "
+            f"{whole.hidden_act})"
+        )
+    if differences:
+        raise errors.CheckpointError(
+            "Expected the generator that the original builds beside such a "
+            f"discriminator. Received: {source}, whose generator has "
+            f"{', '.join(differences)}"
+        )

@@ -1,10 +1,9 @@
 """A fine-tuning model as a Keras model, from a checkpoint and back.
 
-What computes is `model.finetuning_model.FinetuningModel`. How it learns is in
-`engine_model`, what it reads in `text_pipeline`, and the tasks are in files of
-their own.
+What computes is `model.finetuning_model.FinetuningModel`. How it learns, and
+how rows become batches, is in `engine_model`; here rows are texts or pairs.
 
-Shapes: B batch, L length.
+Shapes: N rows, B batch, L length, C labels.
 """
 
 import dataclasses
@@ -16,31 +15,24 @@ import typing
 from collections.abc import Mapping
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.keras_models import (
-    checkpoints,
-    freezing,
-    presets,
-)
-from electra_tf.keras_models.encoder import (
-    Encoder,
-    check_features,
-    next_dropout_seed,
-    objects_in,
-    own_seed,
-    policy_scope,
-    sizes_from,
-)
+from electra_tf.keras_models import checkpoints, inputs
+from electra_tf.keras_models import encoder as encoder_lib
+from electra_tf.keras_models.encoder import Encoder
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.preprocessor import Preprocessor
-from electra_tf.keras_models.text_pipeline import TextPipeline
 from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks import text_tasks
+from electra_tf.tasks.task import Task
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Of models that were not trained on another length; that of the gin runs.
@@ -49,7 +41,7 @@ MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length
 _WITH_PAIRS = ("classification", "multi_label_classification", "regression")
 
 
-class TaskModel(TextPipeline):
+class TaskModel(EngineModel):
     """What the models of all tasks have in common.
 
     Args:
@@ -66,8 +58,8 @@ class TaskModel(TextPipeline):
       dtype: A dtype policy; None for Keras's.
     """
 
-    # Of `TaskHead`.
-    kind: str
+    # Of `TaskHead`; the first one of a new head.
+    kinds: tuple[str, ...]
     # What `from_checkpoint` takes for the head, and for the class itself.
     head_arguments: tuple[str, ...] = ()
     class_arguments: tuple[str, ...] = ("name", "dtype")
@@ -82,12 +74,19 @@ class TaskModel(TextPipeline):
         name: str | None = None,
         dtype=None,
     ):
-        config = _sizes_of(encoder)
+        if isinstance(encoder, Mapping):
+            encoder = encoder_lib.sizes_from(encoder)
+        config = getattr(encoder, "config", encoder)
+        if not isinstance(config, configs.EncoderConfig):
+            raise ValueError(
+                "Expected an electra_tf.Encoder or the sizes of one; "
+                f"from_checkpoint takes a path. Received: {encoder!r}"
+            )
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
         _check_preprocessor(preprocessor, config)
         super().__init__(name=name, dtype=dtype, autocast=False)
-        with policy_scope(self.dtype_policy):
+        with encoder_lib.policy_scope(self.dtype_policy):
             layers = task_head.make_head(head, config)
             if head_dropout is not None:
                 layers.set_dropout(head_dropout)
@@ -95,10 +94,12 @@ class TaskModel(TextPipeline):
             self.encoder_config = config
             # Not a dict that Keras would wrap.
             self._of_head = types.SimpleNamespace(head=head)
-            self.seed = own_seed(seed)
+            self.seed = encoder_lib.own_seed(seed)
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
-            self.network = FinetuningModel(config, [layers], self._windows())
+            self.network = FinetuningModel(
+                config, [layers], head.windows_of(self.max_seq_length)
+            )
         if isinstance(encoder, Encoder):
             reading.assign_all(
                 encoder.to_checkpoint(),
@@ -106,8 +107,17 @@ class TaskModel(TextPipeline):
                 "the encoder given",
                 "the encoder",
             )
-            freezing.freeze_like(self.network.electra, encoder.electra)
+            encoder_lib.freeze_like(self.network.electra, encoder.electra)
+        self._labels = inputs.Labels(
+            self.head.labels
+            or list(map(str, range(self.head.num_outputs or 0)))
+        )
         self.built = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of the outputs."""
+        return self._labels.names
 
     @property
     def head(self) -> task_head.TaskHead:
@@ -131,22 +141,111 @@ class TaskModel(TextPipeline):
             return self.encoder_config.max_position_embeddings
         return self.preprocessor.max_seq_length
 
-    @property
-    def windows(self) -> Windows | None:
-        """How longer texts are read, as in the run that trained the model."""
-        return self.network.windows
-
-    def _windows(self) -> Windows | None:
-        return self.head.windows_of(self.max_seq_length)
-
-    def note(self, **options) -> None:
+    def set_options(self, **options) -> None:
         """Remembers what training tells of the task."""
         head = self.head
         self._of_head.head = dataclasses.replace(
             head, options={**head.options, **options}
         )
 
+    # -- Rows.
+
+    def read_inputs(self, x, name: str = "x"):
+        """Checks what the user calls x.
+
+        Raises:
+          ValueError: If it is not what the task reads.
+        """
+        # By the names that `fit` was given, not by place.
+        rows = inputs.texts(x, name, self.head.options.get("text_columns"))
+        kinds = ("texts", "pairs of texts")
+        wanted, received = self.has_pairs, len(rows) == 2
+        if self.windows is not None:
+            wanted = False  # Of long texts.
+        if wanted not in (None, received):
+            raise ValueError(
+                f"Expected {kinds[wanted]} as {name}, as the model was trained "
+                f"on. Received: {kinds[received]}"
+            )
+        return rows
+
+    def features(self, rows, y, name: str = "y") -> features_lib.Features:
+        """What the model reads of rows, and the labels where there are any.
+
+        Args:
+          rows: Of `read_inputs`.
+          y: Labels, or None.
+          name: Of y, for the errors.
+
+        Returns:
+          <...>[N, ...]; names of the task's own begin with the task's.
+        """
+        first, tokenizer = rows[0], self.preprocessor.tokenizer
+        if self.windows is not None:
+            features = features_lib.whole_texts(
+                first, tokenizer, self.windows.most_tokens
+            )
+        else:
+            second = rows[1] if len(rows) == 2 else [None] * len(first)
+            features = features_lib.text_features(
+                first, second, tokenizer, self.max_seq_length
+            )
+        if y is not None:
+            targets = self.targets(y, name, len(first))
+            features[f"{self.task_name}_{self.target_names[0]}"] = targets
+        return features
+
+    def targets(self, y, name: str, num_rows: int) -> np.ndarray:
+        """The labels of a column as numbers, [N, ...]."""
+        raise NotImplementedError
+
+    def rows_of_features(self, features: features_lib.Features) -> np.ndarray:
+        """Whose row each row of features is, <int>[rows of features]."""
+        return np.arange(len(features["input_ids"]))
+
+    def class_weights(self, class_weight, targets) -> np.ndarray:
+        """Keras's `class_weight` for each row, <float32>[N].
+
+        Args:
+          class_weight: Label -> weight, or "balanced".
+          targets: The labels as numbers, [N]; None where nobody has read them.
+        """
+        raise ValueError(
+            "Expected class_weight with a TextClassifier of one label a row. "
+            f"Received: class_weight={class_weight!r} of a "
+            f"{type(self).__name__}"
+        )
+
+    def note(self, x, targets: np.ndarray | None) -> None:
+        """Remembers what the rows that `fit` learns from tell of the task.
+
+        Args:
+          x: What the user gave; None of token ids, which tell nothing.
+          targets: The labels as numbers; None where nobody has read them.
+        """
+        if x is None or self.head.kind not in _WITH_PAIRS:
+            return
+        names = inputs.frame_names(x)
+        self.set_options(has_pairs=bool(names) or len(self.read_inputs(x)) == 2)
+        # The same ones in another order were read in the first one.
+        known = self.head.options.get("text_columns") or ()
+        if names and set(names) != set(known):
+            self.set_options(text_columns=list(map(str, names)))
+
+    @property
+    def windows(self) -> Windows | None:
+        """How longer texts are read; None for the cut."""
+        return self.network.windows
+
+    def default_metrics(self) -> list[keras.metrics.Metric] | None:
+        """Those of labels and predictions, beside `score_names`."""
+        return None
+
     # -- The forward pass.
+
+    def answer(self, outputs: dict[str, tf.Tensor]):
+        """From the head's outputs to predictions."""
+        raise NotImplementedError
 
     def call(self, inputs, training=None):
         """Predicts from token ids.
@@ -161,7 +260,9 @@ class TaskModel(TextPipeline):
         """
         outputs = self.network(
             self.features_of(inputs),
-            dropout_seed=next_dropout_seed(self.seed_generator, training),
+            dropout_seed=encoder_lib.next_dropout_seed(
+                self.seed_generator, training
+            ),
         )
         return self.answer(outputs["task_outputs"][self.task_name])
 
@@ -178,7 +279,7 @@ class TaskModel(TextPipeline):
         longest = self.encoder_config.max_position_embeddings
         if self.windows is not None:
             longest = self.windows.most_tokens
-        check_features(x, longest)
+        encoder_lib.check_features(x, longest)
         features = {}
         for name, values in x.items():
             is_shared = name in ENCODER_FEATURES or name == "task_id"
@@ -190,25 +291,16 @@ class TaskModel(TextPipeline):
             for name, values in targets.items():
                 rank = tf.TensorShape(values.shape).rank
                 if rank not in (None, self.target_rank):
-                    shape = ("rows", "outputs")[: self.target_rank]
                     raise ValueError(
-                        f"Expected labels of the shape ({', '.join(shape)}). "
-                        f"Received: {name} of the shape {values.shape}"
+                        f"Expected labels of {self.target_rank} axes. Received:"
+                        f" {name} of the shape {values.shape}"
                     )
                 values = tf.ensure_shape(values, [None] * self.target_rank)
-                if tf.as_dtype(values.dtype).is_integer:
+                is_id = self.num_label_values is not None
+                if is_id or tf.as_dtype(values.dtype).is_integer:
                     values = tf.cast(values, tf.int32)
                 features[f"{self.task_name}_{name}"] = values
         return features
-
-    def note_pairs(self, has_pairs, names=None):
-        if self.head.kind not in _WITH_PAIRS:
-            return
-        self.note(has_pairs=has_pairs)
-        # The same ones in another order were read in the first one.
-        known = self.head.options.get("text_columns") or ()
-        if names and set(names) != set(known):
-            self.note(text_columns=list(names))
 
     # -- On disk.
 
@@ -222,6 +314,7 @@ class TaskModel(TextPipeline):
         dropout: float | None = None,
         head_dropout: float | None = None,
         seed: int | None = None,
+        task: Task | None = None,
         **kwargs,
     ) -> typing.Self:
         """Begins with a pre-trained, or a fine-tuned, checkpoint.
@@ -239,25 +332,21 @@ class TaskModel(TextPipeline):
           head_dropout: Below the last layer; None for `dropout`, and without
             that for 0.1.
           seed: See the class.
+          task: One of fine-tuning's, in place of what the class takes for it:
+            labels, for example. `fit` takes its `read_examples(split)`.
           **kwargs: What the task needs, such as `labels`; `name` and `dtype`.
 
         Raises:
           ValueError: If the checkpoint cannot be read, or has not what is
             asked of it.
         """
-        unknown = set(kwargs) - {*cls.head_arguments, *cls.class_arguments}
-        if unknown:
-            raise ValueError(
-                f"Expected {cls.__name__}.from_checkpoint with max_seq_length, "
-                "preprocessor, dropout, head_dropout, seed, "
-                + ", ".join((*cls.head_arguments, *cls.class_arguments))
-                + f". Received: {', '.join(sorted(unknown))}"
-            )
         of_class = {
             name: kwargs.pop(name)
             for name in cls.class_arguments
             if name in kwargs
         }
+        description = {} if task is None else task.description()
+        kwargs |= cls._arguments_of(description)
         asked = (max_seq_length, dropout, head_dropout, seed, *kwargs.values())
         is_auto = isinstance(preprocessor, str) and preprocessor == "auto"
         if (
@@ -266,21 +355,36 @@ class TaskModel(TextPipeline):
             and all(value is None for value in asked)
             and not isinstance(path, Checkpoint)
         ):
-            saved = presets.read_task(hub.local_path(path))
+            saved = checkpoints.read_task(hub.local_path(path))
             if type(saved) is cls:
                 return saved
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
+        if any(
+            name.startswith("sequence_summary") for name in checkpoint.unused
+        ):
+            raise errors.CheckpointError(
+                f"Expected a model of {', '.join(task_head.KINDS)}. Received: "
+                f"{source}, a model for multiple choice, of which "
+                "Encoder.from_checkpoint takes the encoder"
+            )
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
+        if task is not None and not is_kept:
+            head = dataclasses.replace(head, task_name=task.name)
         theirs = checkpoint.head
         if theirs is not None and theirs.kind != head.kind:
             errors.warn(
                 f"A new head for {head.kind}: that of {source} is for "
                 f"{theirs.kind}"
             )
-        if not is_auto:
-            _refuse_length_beside(max_seq_length, preprocessor)
+        length = getattr(preprocessor, "max_seq_length", None)
+        if not is_auto and max_seq_length not in (None, length):
+            raise ValueError(
+                "Expected max_seq_length for the checkpoint's own preprocessor."
+                f" Received: max_seq_length={max_seq_length} with "
+                f"preprocessor={preprocessor!r}"
+            )
         if preprocessor is None and "windows" in head.options:
             raise ValueError(
                 f"Expected a preprocessor, as the model in {source} reads long "
@@ -316,9 +420,26 @@ class TaskModel(TextPipeline):
             for note in checkpoint.notes_of_heads():
                 errors.warn(f"{source}: {note}")
         reading.assign_all(checkpoint, variables, source, what)
+        if "scheme" in description:  # Of a tagger's answers.
+            model.set_options(scheme=description["scheme"])
         return model
 
     from_preset = from_checkpoint
+
+    @classmethod
+    def _arguments_of(cls, description: Mapping) -> dict:
+        """Of `head_for`, by what a task says of itself."""
+        kind = description.get("kind", cls.kinds[0])
+        if kind not in cls.kinds:
+            raise ValueError(
+                f"Expected a task of {' or '.join(cls.kinds)} for "
+                f"{cls.__name__}. Received: {kind}"
+            )
+        known = {*description} & {*cls.head_arguments}
+        arguments = {name: description[name] for name in known}
+        if kind != cls.kinds[0]:
+            arguments["multi_label"] = True
+        return arguments
 
     @classmethod
     def head_for(
@@ -328,16 +449,90 @@ class TaskModel(TextPipeline):
         raise NotImplementedError
 
     @classmethod
+    def labelled_head(
+        cls,
+        checkpoint: Checkpoint,
+        source: str,
+        kept: task_head.TaskHead | None,
+        new: task_head.TaskHead | None,
+    ) -> tuple[task_head.TaskHead, bool]:
+        """`head_for` of a task with labels.
+
+        Args:
+          checkpoint: See `head_for`, as is `source`.
+          source: Of the checkpoint.
+          kept: The checkpoint's head, if it is one for this task.
+          new: For the labels that were asked for; None without any.
+
+        Raises:
+          CheckpointError: If there is neither, or the labels are the
+            checkpoint's in another order.
+        """
+        if new is None:
+            if kept is None:
+                head = checkpoint.head
+                has = (
+                    f"a head for {head.kind}" if head else "no fine-tuned head"
+                )
+                raise errors.CheckpointError(
+                    f"Expected labels=[...] for a new head, as {source} has "
+                    f"{has}. Received: labels=None"
+                )
+            return kept, True
+        if kept is None:
+            return new, False
+        is_same = kept.pooling == new.pooling
+        is_same &= kept.num_outputs == new.num_outputs
+        if is_same and kept.labels in (None, new.labels):
+            return dataclasses.replace(kept, labels=new.labels), True
+        ours, theirs = list(new.labels or ()), list(kept.labels or ())
+        if ours != theirs and set(ours) == set(theirs):
+            raise errors.CheckpointError(
+                f"Expected labels in the order of the head of {source}, "
+                f"{theirs}. Received: labels={ours}"
+            )
+        errors.warn(
+            f"A new head for the labels {text_tasks.listing(ours)} with "
+            f"pooling={new.pooling!r}: that of {source} is for "
+            + (text_tasks.listing(theirs) if theirs else "others")
+            + f" with pooling={kept.pooling!r}"
+        )
+        return new, False
+
+    @classmethod
     def kept(cls, checkpoint: Checkpoint) -> task_head.TaskHead | None:
         """The checkpoint's head, if it is one for this task."""
         head = checkpoint.head
-        return head if head is not None and head.kind == cls.kind else None
+        return head if head is not None and head.kind in cls.kinds else None
+
+    def check_predictions(self, predictions, rank: int) -> np.ndarray:
+        """What `decode_predictions` was given, as an array.
+
+        Args:
+          predictions: <float>[..., C].
+          rank: Its axes.
+
+        Raises:
+          ValueError: If the shape is another, or a number not finite.
+        """
+        predictions = np.asarray(predictions)
+        shape, num_labels = predictions.shape, len(self.labels)
+        is_good = len(shape) == rank and shape[-1] == num_labels
+        if not is_good or not np.isfinite(predictions).all():
+            what = f"shape {shape}" if not is_good else "nan or inf"
+            raise ValueError(
+                f"Expected finite predictions of {num_labels} labels, of "
+                f"{rank} axes. Received: {what}"
+            )
+        return predictions
 
     def get_config(self):
         head = dataclasses.asdict(self.head)
         if self.head.labels is not None:  # As JSON has it.
             head["labels"] = list(self.head.labels)
-        return {
+        shared = encoder_lib.shared_config(self, self.network)
+        del shared["trainable"]
+        return shared | {
             "encoder": dataclasses.asdict(self.encoder_config),
             "head": head,
             "preprocessor": (
@@ -345,19 +540,11 @@ class TaskModel(TextPipeline):
                 and keras.saving.serialize_keras_object(self.preprocessor)
             ),
             "head_dropout": self.head_dropout,
-            "seed": self.seed,
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            **freezing.config_of(self.network),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        arguments = objects_in(config, custom_objects)
-        frozen = arguments.pop("frozen", ())
-        model = cls(**arguments)
-        freezing.freeze(model.network, frozen)
-        return model
+        return encoder_lib.model_from(cls, config, custom_objects)
 
     def save(self, filepath, overwrite=True, **kwargs):
         """See `keras.Model.save`; to a .keras file."""
@@ -422,7 +609,7 @@ class TaskModel(TextPipeline):
             self.to_checkpoint(),
             path,
             "kerashub",
-            beside=functools.partial(presets.write_task, self),
+            beside=functools.partial(checkpoints.write_task, self),
         )
 
     def encoder(self, **kwargs) -> Encoder:
@@ -471,40 +658,6 @@ class TaskModel(TextPipeline):
                 max_seq_length=max_seq_length,
                 name=name,
             )
-
-
-def _sizes_of(encoder) -> configs.EncoderConfig:
-    """Those of whatever a model was given as its encoder.
-
-    Raises:
-      ValueError: If it is none.
-    """
-    if isinstance(encoder, Encoder):
-        return encoder.config
-    if isinstance(encoder, configs.EncoderConfig):
-        return encoder
-    if not isinstance(encoder, Mapping):
-        raise ValueError(
-            "Expected an electra_tf.Encoder or the sizes of one; "
-            f"from_checkpoint takes a path. Received: {encoder!r}"
-        )
-    return sizes_from(encoder)
-
-
-def _refuse_length_beside(max_seq_length: int | None, preprocessor) -> None:
-    """Refuses a length that nothing would be cut to."""
-    if max_seq_length is None:
-        return
-    if preprocessor is None:
-        cut = "token ids, which nothing cuts"
-    elif getattr(preprocessor, "max_seq_length", None) != max_seq_length:
-        cut = f"preprocessor={preprocessor!r}"
-    else:
-        return
-    raise ValueError(
-        "Expected max_seq_length for the checkpoint's own preprocessor. "
-        f"Received: max_seq_length={max_seq_length} with {cut}"
-    )
 
 
 def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:

@@ -12,74 +12,19 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import columns
-from electra_tf.keras_models import labels as labels_lib
-from electra_tf.keras_models.labelled_model import LabelledModel
+from electra_tf.keras_models import inputs
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
-from electra_tf.tasks import features as features_lib
 from electra_tf.tasks import text_tasks
 
-# Of heads: with one label a row, and with several.
-_KINDS = ("classification", "multi_label_classification")
 # Of a regressor's least label and scale, in files of weights.
 _UNIT = "unit"
 # Of a label between the least and the greatest, 0 and 1.
 _ROUNDING = 1e-6
 
 
-class _TextModel(TaskModel):
-    """A model of one text, or of two."""
-
-    def read_inputs(self, x, name="x"):
-        # By the names that `fit` was given, not by place.
-        x = columns.in_order(x, self.head.options.get("text_columns"))
-        inputs = columns.texts(x, name)
-        self.refuse_other_inputs(len(inputs) == 2, name)
-        return inputs
-
-    def refuse_other_inputs(self, has_pairs, name):
-        if has_pairs and self.windows is not None:
-            raise ValueError(
-                f"Expected single texts as {name}, as the model reads long "
-                "ones in windows. Received: pairs of texts"
-            )
-        super().refuse_other_inputs(has_pairs, name)
-
-    def features(self, inputs, y, name="y"):
-        first = inputs[0]
-        tokenizer = self.preprocessor.tokenizer
-        if self.windows is not None:
-            features = features_lib.whole_texts(
-                first, tokenizer, self.windows.most_tokens
-            )
-        else:
-            second = inputs[1] if len(inputs) == 2 else [None] * len(first)
-            features = features_lib.text_features(
-                first, second, tokenizer, self.max_seq_length
-            )
-        if y is not None:
-            targets = self.targets(y, name, len(first))
-            features[f"{self.task_name}_{self.target_names[0]}"] = targets
-        return features
-
-    def targets(self, y, name: str, num_rows: int) -> np.ndarray:
-        """The labels of a column as numbers, [N, ...]."""
-        raise NotImplementedError
-
-    def graph_inputs(self, x):
-        windows = self.windows
-        if windows is None:
-            return self.preprocessor(x)
-        tokens = self.preprocessor.tokenizer.tokenize(x)
-        return self.preprocessor.tokenizer.pack_inputs(
-            [tokens], windows.most_tokens
-        )
-
-
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextClassifier(_TextModel, LabelledModel):
+class TextClassifier(TaskModel):
     """One label for each text or pair of texts, or any number of them.
 
         classifier = electra_tf.TextClassifier.from_checkpoint(
@@ -89,7 +34,7 @@ class TextClassifier(_TextModel, LabelledModel):
         classifier.decode_predictions(classifier.predict(["A fine film."]))
 
     `predict` gives the labels' probabilities <float32>[N, C] in the order of
-    `labels`; `decode_predictions` their names.
+    `labels`; `decode_predictions` the labels as they were given.
 
     Args:
       encoder: See `TaskModel`.
@@ -100,11 +45,12 @@ class TextClassifier(_TextModel, LabelledModel):
       pooling: What the head reads of a text: "cls", the first token's vector,
         or "mean", the mean of all tokens' vectors.
       activation: "auto" for probabilities; None for logits.
-      head: In place of `labels`, `multi_label` and `pooling`, all that is known
-        of the head.
+      head: In place of `multi_label` and `pooling`, all that is known of the
+        head.
       **kwargs: See `TaskModel`.
     """
 
+    kinds = ("classification", "multi_label_classification")
     target_names = ("label_ids",)
     head_arguments = ("labels", "multi_label", "pooling")
     class_arguments = ("activation", "name", "dtype")
@@ -121,46 +67,56 @@ class TextClassifier(_TextModel, LabelledModel):
         head: task_head.TaskHead | Mapping | None = None,
         **kwargs,
     ):
-        if head is None:
-            head = self.new_head(labels, multi_label, pooling)
         if activation not in ("auto", None):
             raise ValueError(
                 "Expected the activation 'auto', for probabilities, or None. "
                 f"Received: activation={activation!r}"
             )
+        if head is None:
+            head = _labels_head(labels, multi_label, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
+        self.given_labels = self.labels
+        if labels is not None:
+            self.given_labels = tuple(inputs.given_labels(labels))
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path,
+        labels: Sequence | int | None = None,
+        **kwargs,
+    ):
+        """Begins with a pre-trained, or a fine-tuned, checkpoint.
+
+        The head of a fine-tuned one is kept if `labels` is None or the same.
+
+        Args:
+          path: See `TaskModel.from_checkpoint`.
+          labels: See the class.
+          **kwargs: What else the class has, or see
+            `TaskModel.from_checkpoint`.
+        """
+        if labels is not None:
+            kwargs["labels"] = labels
+        model = super().from_checkpoint(path, **kwargs)
+        if labels is not None:
+            model.given_labels = tuple(inputs.given_labels(labels))
+        return model
+
+    from_preset = from_checkpoint
 
     @property
     def multi_label(self) -> bool:
-        return self.head.kind == _KINDS[True]
+        return self.head.kind == self.kinds[True]
 
     @property
     def target_rank(self) -> int:
         return 2 if self.multi_label else 1
 
-    @classmethod
-    def new_head(cls, labels, multi_label=None, pooling=None):
-        names = labels_lib.names(labels, least=1 if multi_label else 2)
-        kind = _KINDS[bool(multi_label)]
-        return task_head.TaskHead(
-            kind, kind, names, len(names), options=_pooling_options(pooling)
-        )
-
-    @classmethod
-    def kept(cls, checkpoint: Checkpoint, multi_label=None, pooling=None):
-        del pooling  # A head of another one is replaced, not passed over.
-        head = checkpoint.head
-        kinds = _KINDS if multi_label is None else (_KINDS[multi_label],)
-        return head if head is not None and head.kind in kinds else None
-
-    @classmethod
-    def check_order(cls, theirs, ours, source):
-        if set(theirs) == set(ours):
-            raise errors.ConfigError(
-                f"Expected labels in the order of the head of {source}, "
-                f"{list(theirs)}. Received: labels={list(ours)}"
-            )
+    @property
+    def num_label_values(self) -> int:
+        return 2 if self.multi_label else len(self.labels)
 
     @property
     def score_names(self):
@@ -172,6 +128,27 @@ class TextClassifier(_TextModel, LabelledModel):
         # Callbacks know of Keras's own that more is better.
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
+    @classmethod
+    def head_for(
+        cls, checkpoint, source, labels=None, multi_label=None, pooling=None
+    ):
+        kept, new = cls.kept(checkpoint), None
+        if kept is not None and multi_label is not None:
+            kept = kept if kept.kind == cls.kinds[multi_label] else None
+        if labels is not None:
+            of_kept = kept.pooling if kept else configs.DEFAULT_POOLING
+            multi_label = multi_label or bool(
+                kept and kept.kind == cls.kinds[1]
+            )
+            new = _labels_head(labels, multi_label, pooling or of_kept)
+        elif kept is not None and pooling not in (None, kept.pooling):
+            raise errors.CheckpointError(
+                f"Expected labels=[...] for a new head, as that of {source} "
+                f"has pooling={kept.pooling!r}. Received: labels=None and "
+                f"pooling={pooling!r}"
+            )
+        return cls.labelled_head(checkpoint, source, kept, new)
+
     def answer(self, outputs):
         logits = outputs["logits"]
         if self.activation is None:
@@ -179,183 +156,68 @@ class TextClassifier(_TextModel, LabelledModel):
         return tf.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
 
     def decode_predictions(self, predictions) -> list:
-        """The names of the likeliest labels.
+        """The likeliest labels, as they were given: names or numbers.
 
         Args:
           predictions: Of `predict`, <float>[N, C].
 
         Returns:
-          A name for each row; with several labels a row a list of those that
+          A label for each row; with several labels a row a list of those that
           are likelier than not.
         """
-        predictions = self.check_predictions(predictions, "N")
+        predictions = self.check_predictions(predictions, 2)
         if not self.multi_label:
             best = np.argmax(predictions, axis=-1)
-            return [self.labels[i] for i in best]
+            return [self.given_labels[i] for i in best]
         least = 0.0 if self.activation is None else 0.5
         return [
-            [self.labels[i] for i in np.flatnonzero(row > least)]
+            [self.given_labels[i] for i in np.flatnonzero(row > least)]
             for row in predictions
         ]
 
     def targets(self, y, name, num_rows):
-        if not self.multi_label:
-            return self._labels.ids(columns.one_a_row(y), name, num_rows)
-        shape = getattr(y, "shape", ())
-        if len(shape) == 2:  # Which of them each row has.
-            y = np.asarray(self._in_order(y, name))
-        rows = y.tolist() if hasattr(y, "tolist") else y
-        if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
-            raise self._labels.refused(name, columns.short(y))
-        columns.check_rows(rows, name, num_rows)
-        if len(shape) == 2:
-            matrix = y
-            if shape[1] != len(self.labels) or set(np.unique(matrix)) - {0, 1}:
-                raise self._labels.refused(
-                    name, f"an array of the shape {tuple(shape)} of others"
-                )
-            return matrix.astype(np.int32)
-        if len(self.labels) == 2 and num_rows and all(map(_is_decisions, rows)):
-            # Of more labels, one of them would be there twice.
-            raise self._labels.refused(
-                name,
-                f"{columns.short(rows[0])} in row 0; a 0 or 1 for every label "
-                f"is an array [N, 2], and both labels are {list(self.labels)}",
-            )
-        wanted = np.zeros((num_rows, len(self.labels)), np.int32)
-        for row, of_row in enumerate(rows):
-            if not isinstance(of_row, list | tuple | set):
-                raise self._labels.refused(
-                    name,
-                    f"{columns.short(of_row)} in row {row}, where a list of "
-                    "labels belongs",
-                )
-            for value in of_row:
-                wanted[row, self._labels.known(value, name, row)] += 1
-            if wanted[row].max(initial=0) > 1:
-                raise self._labels.refused(
-                    name,
-                    f"{columns.short(of_row)} in row {row}, with a label more "
-                    "than once; a 0 or 1 for every label is an array [N, "
-                    f"{len(self.labels)}]",
-                )
-        return wanted
-
-    def _in_order(self, y, name: str):
-        """The columns of a DataFrame in the order of the labels they name."""
-        columns_of = getattr(y, "columns", None)
-        if columns_of is None:
-            return y
-        by_name = {str(column): column for column in columns_of}
-        is_once = len(by_name) == len(columns_of)
-        if is_once and set(by_name) == set(self.labels):
-            return y[[by_name[label] for label in self.labels]]
-        if all(isinstance(column, int) for column in columns_of):
-            return y  # Nobody named them.
-        raise self._labels.refused(
-            name, f"a DataFrame with the columns {list(columns_of)}"
-        )
-
-    def graph_targets(self, y):
-        if self.multi_label:
-            return self._graph_decisions(y)
-        y = columns.one_a_row(y)
-        if y.shape.rank != 1:
-            raise self._labels.refused("y", f"a dataset of the shape {y.shape}")
-        return self._labels.graph_ids(y)
-
-    def _graph_decisions(self, y: tf.Tensor) -> tf.Tensor:
-        num_labels = len(self.labels)
-        expected = (
-            "Expected a dataset with a 0 or 1 for each label, [batch, "
-            f"{num_labels}]"
-        )
-        if y.dtype == tf.string or not y.shape.is_compatible_with(
-            [None, num_labels]
-        ):
-            raise ValueError(
-                f"{expected}. Received: labels of {y.dtype.name} and the shape "
-                f"{y.shape}"
-            )
-        found = tf.cast(y, tf.int32)
-        is_one = tf.equal(tf.cast(tf.cast(y, tf.bool), y.dtype), y)
-        check = tf.debugging.Assert(
-            tf.reduce_all(is_one),
-            [f"{expected}. Received: ", tf.boolean_mask(y, ~is_one)],
-        )
-        with tf.control_dependencies([check]):
-            return tf.ensure_shape(found, [None, num_labels])
-
-    @property
-    def num_label_values(self):
-        return 2 if self.multi_label else len(self.labels)
-
-    def features_of(self, x, y=None):
-        if self.multi_label and y is not None:
-            y = tf.nest.map_structure(self._graph_decisions, y)
-        return super().features_of(x, y)
+        read = self._labels.decisions if self.multi_label else self._labels.ids
+        return read(y, name, num_rows)
 
     def for_keras(self, x, y, y_pred, sample_weight):
         if self.multi_label:  # Some metrics ask for their number.
             y = tf.ensure_shape(y, [None, len(self.labels)])
         return super().for_keras(x, y, y_pred, sample_weight)
 
-    def weights_of_classes(self, class_weight, ids):
-        ids = np.asarray(ids)
+    def class_weights(self, class_weight, targets):
         if self.multi_label:
-            raise ValueError(
-                "Expected sample_weight with several labels a row. Received: "
-                f"class_weight={class_weight!r}"
+            return super().class_weights(class_weight, targets)
+        if isinstance(class_weight, Mapping):
+            keys = enumerate(class_weight)
+            ids = [self._labels.known(k, "class_weight", i) for i, k in keys]
+            weights = inputs.numbers(
+                list(class_weight.values()), "class_weight", len(ids), least=0.0
             )
-        if not isinstance(class_weight, str) or class_weight != "balanced":
-            class_weight = self._known_weights(class_weight)
+            class_weight = {
+                self.labels[i]: float(w)
+                for i, w in zip(ids, weights, strict=True)
+            }
+        elif class_weight != "balanced" or targets is None:
+            raise ValueError(
+                "Expected class_weight as label -> weight or, of labels that "
+                f"are columns, 'balanced'. Received: {class_weight!r}"
+            )
         task = text_tasks.ClassificationTask(self.task_name, self.labels)
         examples = [
             text_tasks.TextExample(i, "", None, self.labels[label], ("y", i))
-            for i, label in enumerate(ids)
+            for i, label in enumerate(targets)
         ]
         return task.loss_weights(examples, class_weight)[0]
 
-    def _known_weights(self, class_weight) -> dict[str, float]:
-        """Label -> weight, as a user has them."""
-
-        def refused(received):
-            return ValueError(
-                "Expected class_weight as label -> weight, a number of at "
-                f"least 0, or 'balanced'. Received: {received}"
-            )
-
-        if not isinstance(class_weight, Mapping):
-            raise refused(f"class_weight={columns.short(class_weight)}")
-        found: dict[str, float] = {}
-        for key, weight in class_weight.items():
-            label = self._labels.id_of(key)
-            if label is None:
-                raise self._labels.refused("class_weight", columns.short(key))
-            is_number = isinstance(weight, int | float | np.number)
-            if not is_number or not 0.0 <= weight < np.inf:
-                raise refused(f"{columns.short(weight)} for {key!r}")
-            if self.labels[label] in found:
-                raise refused(f"{self.labels[label]!r} twice")
-            found[self.labels[label]] = float(weight)
-        return found
-
-    def graph_weights_of_classes(self, class_weight, ids):
-        if isinstance(class_weight, str):
-            raise ValueError(
-                "Expected class_weight as label -> weight for a dataset, whose "
-                f"labels nobody has counted. Received: {class_weight!r}"
-            )
-        all_ids = np.arange(len(self.labels))
-        weights = self.weights_of_classes(class_weight, all_ids)
-        return tf.gather(tf.constant(weights), ids)
-
     def get_config(self):
-        return super().get_config() | {"activation": self.activation}
+        return super().get_config() | {
+            "labels": list(self.given_labels),
+            "activation": self.activation,
+        }
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextRegressor(_TextModel):
+class TextRegressor(TaskModel):
     """A number for each text or pair of texts.
 
         regressor = electra_tf.TextRegressor.from_checkpoint(path)
@@ -377,7 +239,7 @@ class TextRegressor(_TextModel):
       **kwargs: See `TaskModel`.
     """
 
-    kind = "regression"
+    kinds = ("regression",)
     target_names = ("targets",)
     head_arguments = ("min_value", "scale", "pooling")
 
@@ -435,32 +297,38 @@ class TextRegressor(_TextModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        values = columns.one_a_row(y)
-        return columns.numbers(values, name, num_rows, are_labels=True)
-
-    def note_targets(self, features):
-        if features is None:
-            # Learned as they are.
-            if "scale" not in self.head.options:
-                self.note(min_value=0.0, scale=1.0)
-            return
-        values = features[f"{self.task_name}_targets"]
+        values = inputs.numbers(_as_numbers(y), name, num_rows)
         least, greatest = float(values.min()), float(values.max())
-        if "scale" in self.head.options:
-            first, scale = self.unit
-            shares = (least - first) / scale, (greatest - first) / scale
-            if shares[0] < -_ROUNDING or shares[1] > 1.0 + _ROUNDING:
-                errors.warn(
-                    f"Labels from {least:g} to {greatest:g}, in the unit of "
-                    f"those from {first:g} to {first + scale:g}: it is that of "
-                    "the first fit, of a head that was kept, or of min_value "
-                    "and scale"
-                )
-            return
-        self._note_unit(least, greatest - least or 1.0)
+        if not task_head.float32_tells_apart(least, greatest):
+            raise ValueError(
+                f"Expected {name} in other units, such as differences from one "
+                f"of them. Received: {least:.15g} to {greatest:.15g}, between "
+                "which float32 has few numbers or none"
+            )
+        return values.astype(np.float32)
 
-    def _note_unit(self, least: float, scale: float) -> None:
-        self.note(min_value=least, scale=scale)
+    def note(self, x, targets):
+        super().note(x, targets)
+        has_unit = "scale" in self.head.options
+        if targets is None:
+            if not has_unit:  # Learned as they are.
+                self.set_options(min_value=0.0, scale=1.0)
+            return
+        least, greatest = float(targets.min()), float(targets.max())
+        if not has_unit:
+            self._set_unit(least, greatest - least or 1.0)
+            return
+        first, scale = self.unit
+        shares = (least - first) / scale, (greatest - first) / scale
+        if shares[0] < -_ROUNDING or shares[1] > 1.0 + _ROUNDING:
+            errors.warn(
+                f"Labels from {least:g} to {greatest:g}, in the unit of those "
+                f"from {first:g} to {first + scale:g}: it is that of the first "
+                "fit, of a head that was kept, or of min_value and scale"
+            )
+
+    def _set_unit(self, least: float, scale: float) -> None:
+        self.set_options(min_value=least, scale=scale)
         # It is in their graphs.
         self.train_function = self.test_function = None
         self.predict_function = None
@@ -478,7 +346,7 @@ class TextRegressor(_TextModel):
             return
         least, scale = map(float, theirs)
         if "scale" not in self.head.options:
-            self._note_unit(least, scale)
+            self._set_unit(least, scale)
         elif self.unit != (least, scale):
             first, ours = self.unit
             errors.warn(
@@ -487,14 +355,35 @@ class TextRegressor(_TextModel):
                 f"to {first + ours:g}"
             )
 
-    def graph_targets(self, y):
-        y = columns.one_a_row(y)
-        if y.shape.rank != 1 or not (y.dtype.is_floating or y.dtype.is_integer):
-            raise ValueError(
-                "Expected a dataset with a number for each text. Received: "
-                f"labels of {y.dtype.name} and the shape {y.shape}"
-            )
-        return tf.cast(y, tf.float32)
+
+def _as_numbers(y):
+    """Labels of a task's examples, which are texts; all others as they are."""
+    if not isinstance(y, list) or not all(isinstance(v, str) for v in y):
+        return y
+    values = [text_tasks.number(label) for label in y]
+    return values if np.isfinite(values).all() else y
+
+
+def _labels_head(labels, multi_label, pooling=None) -> task_head.TaskHead:
+    names = inputs.label_names(labels, least=1 if multi_label else 2)
+    kind = TextClassifier.kinds[bool(multi_label)]
+    options = _pooling_options(pooling)
+    return task_head.TaskHead(kind, kind, names, len(names), options=options)
+
+
+def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
+    is_scale = scale is None or 0.0 < scale < math.inf
+    if (min_value is None) != (scale is None) or not is_scale:
+        raise ValueError(
+            "Expected both min_value and a positive scale, or none of the two. "
+            f"Received: min_value={min_value}, scale={scale}"
+        )
+    options: dict[str, typing.Any] = _pooling_options(pooling)
+    if scale is not None:
+        options |= {"min_value": float(min_value), "scale": float(scale)}
+    return task_head.TaskHead(
+        "regression", "regression", None, 1, options=options
+    )
 
 
 def _pooling_options(pooling: str | None) -> dict:
@@ -511,28 +400,3 @@ def _pooling_options(pooling: str | None) -> dict:
             f"{pooling!r}."
         )
     return {"pooling": pooling}
-
-
-def _is_decisions(row) -> bool:
-    """Whether a row of labels reads as a 0 or 1 for each of two."""
-    return (
-        isinstance(row, list | tuple)
-        and len(row) == 2
-        and all(not isinstance(x, str) and x in (0, 1) for x in row)
-    )
-
-
-def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
-    is_scale = scale is None or 0.0 < scale < math.inf
-    if (min_value is None) != (scale is None) or not is_scale:
-        raise ValueError(
-            "Expected both min_value and a positive scale, or none of the two. "
-            f"Received: min_value={min_value}, scale={scale}"
-        )
-    options: dict[str, typing.Any] = {}
-    if scale is not None:
-        options = {"min_value": float(min_value), "scale": float(scale)}
-    options |= _pooling_options(pooling)
-    return task_head.TaskHead(
-        "regression", "regression", None, 1, options=options
-    )

@@ -10,19 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.keras_models import columns
-from electra_tf.keras_models import labels as labels_lib
-from electra_tf.keras_models.labelled_model import LabelledModel
+from electra_tf.keras_models import inputs
+from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
 from electra_tf.tasks import tagging
-from electra_tf.text.tokenization import ENCODER_FEATURES
-from electra_tf.training.numpy_functions import numpy_function
 
 Words = list[list[str]]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TokenClassifier(LabelledModel):
+class TokenClassifier(TaskModel):
     """A label for each word, read at the word's first token.
 
         tagger = electra_tf.TokenClassifier.from_checkpoint(
@@ -45,8 +42,11 @@ class TokenClassifier(LabelledModel):
       **kwargs: See `TaskModel`.
     """
 
-    kind = "tagging"
+    kinds = ("tagging",)
+    head_arguments = ("labels",)
     target_names = ("labels",)
+    target_rank = 2
+    score_names = ("accuracy",)
 
     def __init__(
         self,
@@ -59,29 +59,15 @@ class TokenClassifier(LabelledModel):
     ):
         super().__init__(
             encoder,
-            self.new_head(labels) if head is None else head,
+            _new_head(labels) if head is None else head,
             preprocessor,
             **kwargs,
         )
 
-    @property
-    def target_rank(self) -> int:
-        return 2
-
-    @property
-    def score_names(self):
-        return ("accuracy",)
-
     @classmethod
-    def new_head(cls, labels):
-        names = labels_lib.names(labels)
-        return task_head.TaskHead(
-            cls.kind,
-            cls.kind,
-            names,
-            len(names),
-            segment=task_head.TAGGING_SEGMENT,
-        )
+    def head_for(cls, checkpoint, source, labels=None):
+        new = None if labels is None else _new_head(labels)
+        return cls.labelled_head(checkpoint, source, cls.kept(checkpoint), new)
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
@@ -119,44 +105,40 @@ class TokenClassifier(LabelledModel):
             as_original=self.head.as_original,
             labels=self.labels,
         )
-        task.segment = self.head.segment_of_words()
+        task.segment = self.head.segment_tags()
         return task
 
     def read_inputs(self, x, name="x") -> Words:
-        rows = _split_rows(x, name)
+        rows = _split_rows(list(x) if isinstance(x, tuple) else x, name)
         for row, words in enumerate(rows):
-            for word in words:
-                if not isinstance(word, str):
-                    raise ValueError(
-                        f"Expected words as strings in {name}. Received: "
-                        f"{columns.short(word)}, of type "
-                        f"{type(word).__name__}, in row {row}"
-                    )
+            if not all(isinstance(word, str) for word in words):
+                raise ValueError(
+                    f"Expected words as strings in {name}. Received: "
+                    f"{inputs.short(words)} in row {row}"
+                )
         return rows
 
-    def features(self, inputs, y, name="y"):
-        labels = [[self.labels[0]] * len(words) for words in inputs]
+    def features(self, rows, y, name="y"):
+        labels = [[self.labels[0]] * len(words) for words in rows]
         if y is not None:
-            rows = _split_rows(y, name)
-            columns.check_rows(rows, name, len(inputs))
-            for row, (words, of_words) in enumerate(
-                zip(inputs, rows, strict=True)
-            ):
-                if len(words) != len(of_words):
+            given = _split_rows(y, name)
+            inputs.rows(given, name, len(rows))
+            for row, (words, tags) in enumerate(zip(rows, given, strict=True)):
+                if len(words) != len(tags):
                     raise ValueError(
                         f"Expected a label for each word in {name}. Received: "
-                        f"{len(of_words)} labels for the {len(words)} words "
-                        f"of row {row}"
+                        f"{len(tags)} labels for the {len(words)} words of row "
+                        f"{row}"
                     )
                 labels[row] = [
                     self.labels[self._labels.known(value, name, row)]
-                    for value in of_words
+                    for value in tags
                 ]
         features = self.task().features(
             [
-                tagging.TaggingExample(row, tuple(words), tuple(of_words))
-                for row, (words, of_words) in enumerate(
-                    zip(inputs, labels, strict=True)
+                tagging.TaggingExample(row, tuple(words), tuple(tags))
+                for row, (words, tags) in enumerate(
+                    zip(rows, labels, strict=True)
                 )
             ],
             self.preprocessor.tokenizer,
@@ -166,46 +148,6 @@ class TokenClassifier(LabelledModel):
             del features[f"{self.task_name}_labels"]
         return features
 
-    def fit(self, x=None, y=None, *args, **kwargs):
-        """See `TaskModel.fit`; a tuple is one of rows, not of columns."""
-        x = list(x) if isinstance(x, tuple) else x
-        return super().fit(x, y, *args, **kwargs)
-
-    def graph_example(self, x, y):
-        """Of texts <string>[B] and labels <string>[B], both with white space.
-
-        Not by operations of the graph, as `labels` are checked word by word.
-        """
-        names = [*ENCODER_FEATURES, "labeled_positions", "labels_mask"]
-        names += [] if y is None else ["labels"]
-
-        for of_rows in (x, y):
-            if isinstance(of_rows, tf.RaggedTensor):
-                raise ValueError(
-                    "Expected a dataset of texts, and labels, with white space "
-                    "between words: tf.strings.reduce_join(words, axis=-1, "
-                    f"separator=' '). Received: {of_rows}"
-                )
-
-        def batch(texts, labels=None):
-            texts = [text.decode("utf-8", "replace") for text in texts]
-            if labels is not None:
-                labels = [label.decode("utf-8", "replace") for label in labels]
-            found = self.features(self.read_inputs(texts), labels)
-            prefix = f"{self.task_name}_"
-            own = {n.removeprefix(prefix): v for n, v in found.items()}
-            return [own[name] for name in names]
-
-        found = numpy_function(
-            batch,
-            [x] if y is None else [x, y],
-            [tf.float32 if n == "labels_mask" else tf.int32 for n in names],
-        )
-        for values in found:
-            values.set_shape([x.shape[0], self.max_seq_length])
-        features = dict(zip(names, found, strict=True))
-        return features, features.pop("labels", None)
-
     def predict_step(self, data):
         answer = super().predict_step(data)
         # One length for all batches.
@@ -213,13 +155,11 @@ class TokenClassifier(LabelledModel):
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
     def predict(self, x, batch_size=None, verbose="auto", **kwargs):
-        if self._reads_texts and columns.is_dataset(x):
-            # What is said of tokens belongs to words, which are in the texts.
-            x, num_rows = self._texts_of(x, kwargs.pop("steps", None))
-            batch_size = num_rows if batch_size is None else batch_size
+        if self._takes_ids(x):
+            return super().predict(x, batch_size, verbose, **kwargs)
+        # What is said of tokens belongs to words, which are in the texts.
+        x, batch_size = self._texts(x, batch_size)
         found = super().predict(x, batch_size, verbose, **kwargs)
-        if not self._reads_texts:
-            return found
         rows = self.read_inputs(x)
         task, tokenizer = self.task(), self.preprocessor.tokenizer
         seen = self.features(rows, None)[f"{self.task_name}_labels_mask"]
@@ -245,29 +185,10 @@ class TokenClassifier(LabelledModel):
             answer[row, places] = found[row, : len(places)]
         return answer
 
-    def _texts_of(
-        self, dataset: tf.data.Dataset, steps: int | None
-    ) -> tuple[list[bytes], int]:
-        """The texts of a dataset, and the rows of its batches."""
-        self._mapped(dataset, with_labels=False)  # Refuses what has no texts.
-        is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
-        if steps is None and is_endless:
-            raise ValueError(
-                "Expected steps, as the dataset does not end. Received: "
-                "steps=None"
-            )
-        found = [
-            (of[0] if isinstance(of, tuple) else of).numpy()
-            for of in dataset.take(-1 if steps is None else steps)
-        ]
-        if not found:
-            raise ValueError(
-                "Expected x as a dataset with rows. Received: one without"
-            )
-        return np.concatenate(found).tolist(), len(found[0])
-
     def decode_predictions(self, predictions) -> list[list[str | None]]:
         """The names of the likeliest labels of all words.
+
+        Those of a tagger that a command trained are in its file's scheme.
 
         Args:
           predictions: Of `predict`, <float>[N, W, C].
@@ -276,14 +197,15 @@ class TokenClassifier(LabelledModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        predictions = self.check_predictions(predictions, "N", "W")
+        predictions = self.check_predictions(predictions, 3)
+        names = self.head.tags or self.labels
         found = []
         for row in predictions:
             is_seen = row.any(axis=-1)
             last = np.flatnonzero(is_seen)[-1] + 1 if is_seen.any() else 0
             found.append(
                 [
-                    self.labels[i] if seen else None
+                    names[i] if seen else None
                     for i, seen in zip(
                         row[:last].argmax(axis=-1), is_seen, strict=False
                     )
@@ -292,18 +214,21 @@ class TokenClassifier(LabelledModel):
         return found
 
 
+def _new_head(labels) -> task_head.TaskHead:
+    names = inputs.label_names(labels)
+    return task_head.TaskHead(
+        "tagging",
+        "tagging",
+        names,
+        len(names),
+        segment=task_head.TAGGING_SEGMENT,
+    )
+
+
 def _split_rows(x, name: str) -> list[list]:
     """Lists of words, or of labels, from lists and from texts."""
-
-    def refused(name, received):
-        return ValueError(
-            f"Expected {name} as a list of rows, each a list of a value for "
-            "every word, or a text with white space between them. Received: "
-            f"{received}."
-        )
-
     rows = []
-    for row, value in enumerate(columns.listed(x, name, refused)):
+    for row, value in enumerate(inputs.rows(x, name)):
         if hasattr(value, "tolist"):
             value = value.tolist()
         if isinstance(value, bytes):
@@ -311,9 +236,10 @@ def _split_rows(x, name: str) -> list[list]:
         if isinstance(value, str):
             value = value.split()
         if not isinstance(value, list | tuple):
-            raise refused(name, f"{columns.short(value)} in row {row}")
-        for part in value:
-            if not isinstance(part, str | int | np.integer) or part == "":
-                raise refused(name, f"{columns.short(part)} in row {row}")
-        rows.append(list(value))
+            raise ValueError(
+                f"Expected {name} as a list of rows, each a list of a value "
+                "for every word, or a text with white space between them. "
+                f"Received: {inputs.short(value)} in row {row}"
+            )
+        rows.append([v.decode() if isinstance(v, bytes) else v for v in value])
     return rows

@@ -31,13 +31,12 @@ def encoder():
 @pytest.mark.parametrize(
     ("sizes", "received"),
     [
-        ({"vocab_size": 9, "hidden_size": 8}, "no num_hidden_layers, num_at"),
-        (SIZES | {"num_layers": 3}, "num_layers$"),
-        ({"num_layers": 3}, "no vocab_size.*, and num_layers$"),
+        ({"vocab_size": 9, "hidden_size": 8}, "'num_hidden_layers'"),
+        (SIZES | {"num_layers": 3}, "'num_layers'"),
     ],
 )
 def test_sizes_that_are_missing_or_none_are_named(sizes, received):
-    with pytest.raises(ValueError, match=f"^[^\n]*Received: {received}"):
+    with pytest.raises(ValueError, match=f"^[^\n]*Received: .*{received}"):
         electra_tf.Encoder(**sizes)
 
 
@@ -264,22 +263,13 @@ def test_layers_that_were_changed_are_not_written(tmp_path, change):
     "inputs, message",
     [
         (INPUTS["input_ids"], "Expected a dictionary with input_ids"),
-        ({"token_ids": INPUTS["input_ids"]}, "Received: one with token_ids"),
-        (
-            INPUTS | {"input_ids": INPUTS["input_ids"] * 1.0},
-            "Received: input_ids of float64",
-        ),
-        (
-            INPUTS | {"segment_ids": INPUTS["segment_ids"][0]},
-            r"Received: segment_ids of shape \(12,\)",
-        ),
-        (
-            INPUTS | {"input_mask": INPUTS["input_mask"][:1]},
-            r"of one shape. Received: .* input_mask \(1, 12\), segment_ids \(3",
-        ),
+        ({"token_ids": INPUTS["input_ids"]}, "Received: .'token_ids'"),
+        (INPUTS | {"input_ids": INPUTS["input_ids"] * 1.0}, "of float64"),
+        (INPUTS | {"segment_ids": INPUTS["segment_ids"][0]}, r"shape \(12,\)"),
+        (INPUTS | {"input_mask": INPUTS["input_mask"][:1]}, r"shape \(1, 12\)"),
         (
             {name: np.pad(x, [[0, 0], [0, 1]]) for name, x in INPUTS.items()},
-            r"at most 12 positions .* of shape \(3, 13\)",
+            r"at most 12 positions.* shape \(3, 13\)",
         ),
     ],
 )

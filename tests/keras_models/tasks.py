@@ -18,12 +18,6 @@ from electra_tf.training import engine, optimization
 from tests import helpers
 
 LABELS = ["neg", "pos"]
-# Feature, a value that the model of `models.ENCODER` has not, and the error.
-IDS_THAT_NO_MODEL_HAS = [
-    ("input_ids", 20, "input_ids from 0 to 19 in x. Received: from 0 to 20"),
-    ("input_mask", 2, "input_mask from 0 to 1 in x. Received: from 0 to 2"),
-    ("segment_ids", -1, "segment_ids from 0 to 1 in x. Received: from -1 "),
-]
 
 
 def texts(num_rows: int) -> list[str]:
