@@ -37,6 +37,7 @@ OPTIONS = {
     "scale": float,
     "as_original": bool,
     "scheme": str,
+    "form": str,
     "windows": dict,
     "pooling": str,
 }

@@ -1,6 +1,7 @@
 """What a fine-tuned head is, as checkpoints say it, and its layers."""
 
 import dataclasses
+import re
 import typing
 
 import numpy as np
@@ -85,13 +86,18 @@ class TaskHead:
     @property
     def tags(self) -> tuple[str, ...] | None:
         """`labels` as answers have them: a tagger's in the scheme of the file
-        that it was trained on. IOB1, where a tag depends on the one before it,
-        is answered as BIO."""
-        scheme = self.options.get("scheme", "BIOES")
+        that it was trained on. Of IOB1, where a tag depends on the one before
+        it, those of BIO."""
         if self.labels is None or self.kind != "tagging":
             return self.labels
-        scheme = "BIO" if scheme == "IOB1" else scheme
-        return tuple(in_scheme(label, scheme) for label in self.labels)
+        scheme = "BIO" if self.scheme == "IOB1" else self.scheme
+        form = self.options.get("form") or "B-PER"
+        return tuple(in_scheme(label, scheme, form) for label in self.labels)
+
+    @property
+    def scheme(self) -> str:
+        """One of `SCHEMES`, in which a tagger's answers are."""
+        return self.options.get("scheme", "BIOES")
 
     @property
     def question_answering(self) -> configs.QuestionAnsweringConfig:
@@ -126,19 +132,22 @@ class TaskHead:
         return TAGGING_SEGMENT if self.segment is None else self.segment
 
 
-def in_scheme(label: str, scheme: str) -> str:
+def in_scheme(label: str, scheme: str, form: str = "B-PER") -> str:
     """A label of BIOES in one of `SCHEMES`; any other label as it is.
 
     Args:
       label: Such as "S-PER".
       scheme: Such as "BIO".
+      form: How tags are written: "B-PER", "B_PER", "PER-B", "PER_B" or "B".
 
     Returns:
       Such as "B-PER".
     """
     if label[:2] not in ("B-", "I-", "E-", "S-"):
         return label
-    return SCHEMES[scheme]["BIES".index(label[0])] + label[1:]
+    letter = SCHEMES[scheme]["BIES".index(label[0])]
+    written = {"B": letter, "PER": label[2:]}
+    return "".join(written.get(part, part) for part in re.split("([-_])", form))
 
 
 def make_head(head: TaskHead, config: configs.EncoderConfig) -> heads.Head:

@@ -9,10 +9,8 @@ from electra_tf.tasks import tag_schemes
 from electra_tf.tasks.task import read_lines
 
 _DOCUMENT = "-DOCSTART-"
-# Such as "# text = ..." of CoNLL-U.
-_KEY_AND_VALUE = re.compile(r"#\s*[\w.]+\s*[=:]")
-# CoNLL-U: tokens of several words, and words that are not written.
-_BETWEEN_WORDS = re.compile(r"\d+-\d+|\d+\.\d+")
+# Numbers of words, of several words, and of those that are not written.
+_OF_CONLL_U = re.compile(r"\d+([-.]\d+)?")
 # One sentence with more words than this is a file without blank rows.
 _LONGEST_SENTENCE = 1000
 
@@ -33,27 +31,11 @@ class Sentence(typing.NamedTuple):
     has_tags: bool = True
 
 
-class _Row(typing.NamedTuple):
-    """A row that is not blank."""
-
-    number: int
-    columns: list[str]
-    line: str
-    begins: bool  # A sentence, or is above one that begins.
-
-
 class File(typing.NamedTuple):
-    """What a file has.
-
-    Attributes:
-      sentences: In its order.
-      num_columns: Of each row.
-      num_comments: Rows that are none of a sentence.
-    """
+    """The sentences of a file in its order, and the columns of its rows."""
 
     sentences: list[Sentence]
     num_columns: int
-    num_comments: int = 0
 
     @property
     def tags(self) -> set[str]:
@@ -62,15 +44,13 @@ class File(typing.NamedTuple):
 
 
 def read(
-    path: str | os.PathLike,
-    tag_column: int = -1,
-    train: File | None = None,
+    path: str | os.PathLike, tag_column: int = -1, train: File | None = None
 ) -> File:
     """Reads sentences, and leaves out what is none of them.
 
     A row with tabs is separated by tabs, another one by spaces: a no-break
-    space is a part of a word. Comments stand above a sentence: "# id ...",
-    "# text = ...".
+    space is a part of a word. A comment stands above a sentence and begins with
+    "#", without the columns, or the tag, of other rows.
 
     Args:
       path: A file with blank rows between sentences. The word is in the first
@@ -87,159 +67,89 @@ def read(
         columns, or lack the tag.
     """
     path = os.fspath(path)
-    rows = _rows(path)
-    width, is_comment = _comments(rows, tag_column)
-    sentences: list[list[_Row]] = []
-    begins = True
-    num_comments = 0
-    for row in rows:
-        begins |= row.begins
-        if begins and is_comment(row):
-            num_comments += row.columns[0] != _DOCUMENT
-            continue
-        if len(row.columns) != width:
-            raise ValueError(
-                f"Expected {_expected(width)}, as in other rows. Received: "
-                f"{row.line!r} in {path!r}, row {row.number}."
-            )
-        if not row.columns[0]:
-            raise ValueError(
-                f"Expected a word. Received: {row.line!r} in {path!r}, row "
-                f"{row.number}."
-            )
-        if begins:
-            sentences.append([])
-        sentences[-1].append(row)
-        begins = False
-    _check_sentences(sentences, path)
-    has_tags = _have_tags(sentences, width, tag_column, train)
+    blocks = _blocks(path)
+    rows = [columns for block in blocks for _, columns in block]
+    plain = [r for r in rows if r[0] != _DOCUMENT and not r[0].startswith("#")]
+    counts = collections.Counter(map(len, plain)).most_common(1)
+    width = counts[0][0] if counts else 2
     least = max(2, tag_column + 1, -tag_column)
-    if has_tags and width < least:
-        row = sentences[0][0]
-        raise ValueError(
-            f"Expected {_expected(least)}. Received: {row.line!r} in {path!r}, "
-            f"row {row.number}."
+    known = {r[tag_column] for r in plain if len(r) == width >= least}
+
+    def is_above(columns: list[str]) -> bool:
+        if not columns[0].startswith("#"):
+            return columns[0] == _DOCUMENT
+        return len(columns) != width or columns[tag_column] not in known
+
+    for block in blocks:
+        while block and is_above(block[0][1]):
+            del block[0]
+    blocks = [block for block in blocks if block]
+    _check(blocks, width, path)
+    has_tags = train is None or (
+        width > 1
+        and (
+            known <= train.tags | {tag_schemes.OUTSIDE}
+            or (width == train.num_columns and len(known) > 1)
         )
-    return File(
-        [
-            Sentence(
-                tuple(row.columns[0] for row in sentence),
-                tuple(
-                    row.columns[tag_column] if has_tags else tag_schemes.OUTSIDE
-                    for row in sentence
-                ),
-                sentence[0].number,
-                has_tags,
-            )
-            for sentence in sentences
-        ],
-        width,
-        num_comments,
     )
+    if has_tags and width < least:
+        _refuse_row(blocks[0][0], least, path)
+    sentences = []
+    for block in blocks:
+        words = tuple(columns[0] for _, columns in block)
+        of_words = tuple(
+            columns[tag_column] if has_tags else tag_schemes.OUTSIDE
+            for _, columns in block
+        )
+        sentences.append(Sentence(words, of_words, block[0][0], has_tags))
+    return File(sentences, width)
 
 
-def _expected(width: int) -> str:
-    what = "a word and a tag" if width == 2 else f"{width} columns"
-    return f"{what}, separated by tabs or spaces"
-
-
-def _rows(path: str) -> list[_Row]:
-    rows = []
-    begins = True
+def _blocks(path: str) -> list[list[tuple[int, list[str]]]]:
+    """Number and columns of the rows between blank ones."""
+    blocks: list[list] = [[]]
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
-            begins = True
-            continue
-        if "\t" in line:
-            columns = [c.strip(" ") for c in line.rstrip("\t ").split("\t")]
+            blocks.append([])
+        elif "\t" in line:
+            cells = line.rstrip("\t ").split("\t")
+            blocks[-1].append((number, [cell.strip(" ") for cell in cells]))
         else:
-            columns = [c for c in line.split(" ") if c]
-        rows.append(_Row(number, columns, line, begins))
-        begins = False
-    return rows
+            blocks[-1].append((number, [c for c in line.split(" ") if c]))
+    return blocks
 
 
-def _comments(rows: list[_Row], tag_column: int):
-    """The number of columns, and what tells a comment from a sentence's row.
-
-    "#" is a word, too: it has as many columns as others, and one of their tags.
-    """
-    plain = [row for row in rows if not row.columns[0].startswith("#")]
-    counts = collections.Counter(
-        len(row.columns) for row in plain if row.columns[0] != _DOCUMENT
-    )
-    width = max(counts, key=lambda count: counts[count]) if counts else 2
-    # A file without that column is refused behind this.
-    has_tags = -width <= tag_column < width
-    tags = {
-        r.columns[tag_column]
-        for r in plain
-        if has_tags and len(r.columns) == width
-    }
-
-    def is_comment(row: _Row) -> bool:
-        first = row.columns[0]
-        if not first.startswith("#"):
-            return first == _DOCUMENT
-        if len(row.columns) != width or not has_tags:
-            return True
-        tag = row.columns[tag_column]
-        if tag in tags or tag_schemes.form_of({tag, "B-x"}):
-            return False
-        return first == "#" or bool(_KEY_AND_VALUE.match(row.line))
-
-    return width, is_comment
-
-
-def _check_sentences(sentences: list[list[_Row]], path: str) -> None:
-    if not sentences:
+def _check(blocks: list, width: int, path: str) -> None:
+    """Refuses what is no sentences, each word in a row of as many columns."""
+    longest = max(blocks, key=len, default=())
+    if not blocks or len(longest) > _LONGEST_SENTENCE:
+        where = f", from row {longest[0][0]} on" if longest else ""
         raise ValueError(
-            "Expected sentences with a blank row after each. Received: none "
-            f"in {path!r}."
+            "Expected sentences with a blank row after each. Received: "
+            f"{len(longest)} rows without one in {path!r}{where}."
         )
-    rows = [row for sentence in sentences for row in sentence]
-    num_texts = sum(" " in row.columns[0] for row in rows)
-    if num_texts > len(rows) / 2:
+    rows = [row for block in blocks for row in block]
+    for row in rows:
+        if len(row[1]) != width or not row[1][0]:
+            _refuse_row(row, width, path)
+    number, columns = rows[0]
+    advice = ""
+    if sum(" " in row[1][0] for row in rows) > len(rows) / 2:
+        advice = "a file with a text and its label in each row is a .tsv"
+    elif len(rows) > len(blocks) and all(
+        _OF_CONLL_U.fullmatch(row[1][0]) for row in rows
+    ):
+        advice = "of CoNLL-U, cut -f2,4 leaves words and parts of speech"
+    if advice:
         raise ValueError(
             f"Expected a word and its tag in each row. Received: {path!r}, row "
-            f"{rows[0].number}, with the text {rows[0].columns[0][:40]!r}: a "
-            "file with a text and its label in each row is a .tsv."
+            f"{number}, with {columns[0][:40]!r} for a word: {advice}."
         )
-    if len(rows) > len(sentences) and all(map(_is_numbered, sentences)):
-        raise ValueError(
-            f"Expected a word and its tag in each row. Received: {path!r}, row "
-            f"{rows[0].number}, with the number of a word, as CoNLL-U has it: "
-            "cut -f2,4 leaves words and parts of speech."
-        )
-    for sentence in sentences:
-        if len(sentence) > _LONGEST_SENTENCE:
-            raise ValueError(
-                "Expected sentences with a blank row after each. Received: "
-                f"{len(sentence)} rows without one in {path!r}, from row "
-                f"{sentence[0].number} on."
-            )
 
 
-def _is_numbered(sentence: list[_Row]) -> bool:
-    """Whether the first column counts words, as 1, 2-3, 2, 3, 3.1, 4."""
-    whole = [r.columns[0] for r in sentence if r.columns[0].isdigit()]
-    others = [r.columns[0] for r in sentence if not r.columns[0].isdigit()]
-    return whole == [str(i) for i in range(1, len(whole) + 1)] and all(
-        map(_BETWEEN_WORDS.fullmatch, others)
+def _refuse_row(row: tuple[int, list[str]], width: int, path: str) -> None:
+    what = "a word and a tag" if width == 2 else f"{width} columns"
+    raise ValueError(
+        f"Expected {what}, separated by tabs or spaces, as in other rows. "
+        f"Received: {' '.join(row[1])!r} in {path!r}, row {row[0]}."
     )
-
-
-def _have_tags(
-    sentences: list[list[_Row]],
-    width: int,
-    tag_column: int,
-    train: File | None,
-) -> bool:
-    if train is None:
-        return True
-    if width == 1:
-        return False
-    found = {row.columns[tag_column] for rows in sentences for row in rows}
-    if width < train.num_columns:
-        return found <= train.tags
-    return len(found) > 1 or found <= train.tags | {tag_schemes.OUTSIDE}

@@ -1,7 +1,8 @@
-"""The ways to tag spans of words -> one of them: BIOES.
+"""The ways to tag spans of words -> one of them, BIOES, and back.
 
 IOB, BIO, BIOES, BILOU, BMES and BMEW say with a letter where in its span a word
-is, before the kind or behind it (B-PER, B_PER, PER-B), or without one (B).
+is, before the kind or behind it (B-PER, PER_B), or without one (B). A *form* is
+such a tag of the kind PER.
 """
 
 import re
@@ -20,8 +21,6 @@ _LETTERS = {
     **{letter: letter for letter in "BIES"},
     **{"M": "I", "L": "E", "U": "S", "W": "S"},
 }
-_SCHEMES = tuple(map(frozenset, ("BIES", "BILU", "BMES", "BIEW", "BMEW")))
-
 _FORMS = {
     "B-PER": re.compile(r"(?P<letter>[BIESMLUW])[-_](?P<kind>.+)", re.I),
     "PER-B": re.compile(r"(?P<kind>.+)[-_](?P<letter>[BIESMLUW])"),
@@ -36,28 +35,37 @@ def form_of(tags: Collection[str]) -> str:
       tags: All that there are.
 
     Returns:
-      "B-PER", "PER-B", "B", or nothing if they do not.
+      "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words.
     """
     for form, pattern in _FORMS.items():
-        of_spans = {t for t in tags if not _is_outside(t, form)}
-        found = [pattern.fullmatch(tag) for tag in of_spans]
-        if not of_spans or not all(found):
+        of_spans = sorted(t for t in tags if not _is_outside(t, form))
+        matches = [pattern.fullmatch(tag) for tag in of_spans]
+        if not of_spans or not all(matches):
             continue
-        letters = {match["letter"].upper() for match in found if match}
+        letters = {match["letter"].upper() for match in matches if match}
         has_outside = len(of_spans) < len(set(tags))
-        if not any(letters <= scheme for scheme in _SCHEMES):
+        if not any(letters <= {*s} for s in task_head.SCHEMES.values()):
             continue
         if form == "B" and not ("B" in letters and has_outside):
             continue
         if letters & set("BI") or has_outside:
-            return form
+            place = {"B-PER": 1, "PER-B": -2}.get(form)
+            return form.replace("-", of_spans[0][place] if place else "-")
     return ""
 
 
 def _is_outside(tag: str, form: str) -> bool:
     return tag.upper() == OUTSIDE or (
-        form == "PER-B" and tag == _OUTSIDE_OF_KIND_FIRST
+        form.startswith("PER") and tag == _OUTSIDE_OF_KIND_FIRST
     )
+
+
+def _parts(tag: str, form: str) -> tuple[str, str]:
+    """Letter and kind of a tag of a span; nothing of another one."""
+    match = _FORMS[form.replace("_", "-")].fullmatch(tag)
+    if match is None or _is_outside(tag, form):
+        return "", ""
+    return match["letter"].upper(), match["kind"] or NO_KIND
 
 
 def as_bioes(tag: str, form: str) -> str:
@@ -65,20 +73,17 @@ def as_bioes(tag: str, form: str) -> str:
 
     Args:
       tag: Such as "L-PER".
-      form: See `form_of`; nothing for tags of words.
+      form: See `form_of`; "" for tags of words.
 
     Returns:
       Such as "E-PER".
     """
     if not form:
         return tag
-    if _is_outside(tag, form):
-        return OUTSIDE
-    match = _FORMS[form].fullmatch(tag)
-    if not match:
-        return tag
-    letter = _LETTERS[match["letter"].upper()]
-    return f"{letter}-{match['kind'] or NO_KIND}"
+    letter, kind = _parts(tag, form)
+    if letter:
+        return f"{_LETTERS[letter]}-{kind}"
+    return OUTSIDE if _is_outside(tag, form) else tag
 
 
 def scheme_of(
@@ -100,12 +105,8 @@ def scheme_of(
     for tags in sentences:
         before = ("", "")
         for tag in [*tags, OUTSIDE]:
-            match = None
-            if not _is_outside(tag, form):
-                match = _FORMS[form].fullmatch(tag)
-            letter, kind = match.group("letter", "kind") if match else ("", "")
-            letter = letter.upper()
-            goes_on = bool(letter and before[0]) and kind == before[1]
+            letter, kind = _parts(tag, form)
+            goes_on = bool(letter) and kind == before[1]
             firsts |= {letter} if letter and not goes_on else set()
             is_mixed |= before[0] in ("B", "I", "M") and not (
                 goes_on and letter in "IMEL"
@@ -113,29 +114,28 @@ def scheme_of(
             letters.add(letter)
             before = (letter, kind)
     letters.discard("")
-    if not letters <= set("BI"):
-        scheme = next(
-            name
-            for name, of_scheme in task_head.SCHEMES.items()
-            if letters <= set(of_scheme)
-        )
-        return scheme, is_mixed
-    return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
+    if letters <= set("BI"):
+        return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
+    schemes = task_head.SCHEMES.items()
+    return next(name for name, of in schemes if letters <= {*of}), is_mixed
 
 
-def in_scheme(tags: Sequence[str], scheme: str) -> list[str]:
+def in_scheme(
+    tags: Sequence[str], scheme: str, form: str = "B-PER"
+) -> list[str]:
     """The tags of a sentence in a scheme.
 
     Args:
       tags: In BIOES; others stay as they are.
       scheme: One of `task_head.SCHEMES`.
+      form: See `form_of`.
     """
-    found = [task_head.in_scheme(tag, scheme) for tag in tags]
+    answers = [task_head.in_scheme(tag, scheme, form) for tag in tags]
     if scheme == "IOB1":  # B- is for a span right behind one of its kind.
         for i, tag in enumerate(tags):
             if i and tag[:2] in ("B-", "S-") and tags[i - 1][1:] == tag[1:]:
-                found[i] = f"B{tag[1:]}"
-    return found
+                answers[i] = task_head.in_scheme(f"B{tag[1:]}", "BIO", form)
+    return answers
 
 
 def stray_tag(tags: Collection[str]) -> str:
@@ -145,13 +145,13 @@ def stray_tag(tags: Collection[str]) -> str:
       tags: All that there are, those of no spans.
 
     Returns:
-      The first in their order; nothing if at most half of the others are such
-      as B-PER, so that all are tags of words.
+      The first in their order; "" if at most half of the others are such as
+      B-PER, so that all are tags of words.
     """
     others = sorted({tag for tag in tags if tag.upper() != OUTSIDE})
     for form in ("B-PER", "PER-B"):
-        good = [t for t in others if _FORMS[form].fullmatch(t)]
-        letters = {as_bioes(tag, form)[0] for tag in good}
-        if len(good) > len(others) / 2 and "B" in letters:
+        good = [tag for tag in others if _parts(tag, form)[0]]
+        begins = any(as_bioes(tag, form)[0] == "B" for tag in good)
+        if len(good) > len(others) / 2 and begins:
             return next((t for t in others if t not in good), others[0])
     return ""
