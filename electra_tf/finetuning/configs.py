@@ -8,6 +8,7 @@ import typing
 import gin
 
 from electra_tf import configs, errors, validation
+from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS, TASK_TYPES
 
 # Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
 RECIPES = ("paper", "released")
@@ -28,14 +29,6 @@ _OF_PRETRAINING = {
 
 # What is done with texts that are longer than `max_seq_length`.
 LONG_TEXTS = ("cut", "windows")
-
-# Tasks of questions by name. Of SQuAD's, whether they may have no answer;
-# KorQuAD is SQuAD 1.1's Korean sister.
-SQUAD_TASKS = {"squad": True, "squadv1": False, "korquad": False}
-MRQA_TASKS = ("naturalqs", "newsqa", "searchqa", "triviaqa")
-
-# Of files with labelled rows.
-TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
 
 
 @gin.configurable
@@ -82,7 +75,7 @@ class FinetuningDataConfig:
         scored instead of a `dev_file`, as Keras's `validation_split`, but drawn
         by `run.seed` with the same share of each label; 0 for none.
       task_type: Of the files: 'classification', 'multi_label', 'regression',
-        'tagging', or 'auto': see `tasks.own_data.make_task`.
+        'tagging', or 'auto': see `tasks.own_files.make_task`.
       text_columns: One or two columns of the files; none for `text` or a usual
         pair.
       label_column: That of the labels; empty for `label`.

@@ -66,8 +66,8 @@ def finetune(
     workers.refuse_differences(strategy, config, contents)
     trials.refuse_changes(plan)
     if is_chief:
-        for note in plan.notes:
-            print(note)
+        for line in plan.told:
+            print(line)
         before_training()
         # What exporting needs to know, beside config.json.
         vocabulary.write(plan.start.tokenizer.vocabulary, model_dir)
@@ -80,12 +80,12 @@ def finetune(
     if not is_chief:
         return None
     found = results.summarize(
-        plan.folds, records, config.from_scratch, plan.about_data
+        plan.folds, records, config.from_scratch, plan.of_rows
     )
     found["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
-    found["notes"] = list(plan.notes)
+    found["notes"] = [*plan.told, *plan.notes]
     results.write(model_dir, found)
     predictions.write_submission(model_dir)
     report.write(model_dir, found)

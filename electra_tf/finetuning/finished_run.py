@@ -7,25 +7,24 @@ Nothing that the run has written is touched: scores and predictions go to
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.files import check_fields, read_json
 from electra_tf.finetuning import (
-    copies,
     evaluation,
-    fitting,
+    predictions,
     preparation,
     report,
     results,
+    task_data,
     trials,
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.tasks import own_data, tagging, text_tasks
-from electra_tf.tasks.task import Task
+from electra_tf.tasks import own_files, tagging
 from electra_tf.text import tokenization
 from electra_tf.training import replicas
 
@@ -37,6 +36,8 @@ _SCORES = (
     model_directory.TABLE_FILE,
     model_directory.REPORT_FILE,
 )
+# What the answers of a model depend on, and its rows must have, too.
+_OF_MODEL = ("kind", "labels", "min_value", "scale", "pooling", "windows")
 
 
 def score(config: FinetuningConfig) -> dict | None:
@@ -66,33 +67,33 @@ def score(config: FinetuningConfig) -> dict | None:
         ": without eval_only the command trains",
         ("trials", "from_scratch"),
     )
-    numbers = results.counted_trials(trained)
     checkpoint = reading.read_checkpoint(model_dir)
-    data = _read_rows(config, checkpoint)
+    model = _read_model_file(config)
+    data = _read_rows(config, checkpoint, model)
     encoder = checkpoint.discriminator
     assert encoder is not None
+    of_rows = {
+        of.task.name: preparation.look_at(of, config.data) for of in data
+    }
+    folders = {
+        number: model_directory.trial_dir(model_dir, number)
+        for number in results.counted_trials(trained)
+    }
+    _warn_of_learned(config, folders, data, model)
     files = preparation.files_of(config.data)
-    about_data, lines = {}, []
-    for task_data in data:
-        lines += preparation.remarks_on(task_data, config.data)
-        about_data[task_data.task.name], more = preparation.look_at(task_data)
-        lines += more
-    lines += _learned(model_dir, numbers, data) or _in_training_file(
-        config, data
-    )
     directory = _directory(config.data, model_dir, data)
     unfinished = f"{directory}.unfinished"
     if is_chief:
-        print(*lines, sep="\n", end="\n" * bool(lines))
         # Of a command that was killed.
         shutil.rmtree(unfinished, ignore_errors=True)
     records = []
-    for number in numbers:
-        trial = model_directory.trial_dir(model_dir, number)
-        model = fitting.trained_model(trial, encoder, data)
-        size = config.data.eval_batch_size
-        answers = evaluation.Evaluator(model, data, size).ask()
-        record = results.read_of_trial(trial)
+    for number, folder in folders.items():
+        answers = evaluation.Evaluator(
+            trials.trained_model(folder, encoder, data),
+            data,
+            config.data.eval_batch_size,
+        ).ask()
+        record = results.read_of_trial(folder)
         # Whatever was left out of training: all are asked the same here.
         record.pop("fold", None)
         record["tasks"] = answers.scores
@@ -101,14 +102,14 @@ def score(config: FinetuningConfig) -> dict | None:
         if is_chief:
             folder = model_directory.trial_dir(unfinished, number)
             os.makedirs(folder)
-            trials.write_predictions(folder, data, answers)
+            predictions.write_all(folder, data, answers)
     if not is_chief:
         return None
     summary = results.summarize(
         [data],
         records,
         trained["from_scratch"],
-        about_data,
+        of_rows,
         best_on_dev=trained["best_on_dev"],
     )
     summary |= {"directory": directory, "files": files}
@@ -122,98 +123,84 @@ def _publish(unfinished: str, directory: str) -> None:
     """Puts all that was written in the place of what an earlier command wrote.
 
     Nothing of another content of the files stays beside it; a file of somebody
-    else's does.
+    else's does. The scores go first and come last: they belong to all the rest.
     """
 
-    def is_scores(name: str) -> bool:
-        return name == model_directory.RESULTS_FILE
+    def in_order(folder: str) -> list[str]:
+        names = os.listdir(folder)
+        return sorted(names, key=lambda n: n == model_directory.RESULTS_FILE)
 
     os.makedirs(directory, exist_ok=True)
-    # They go first and come last: what is there belongs to all of the rest.
-    names = os.listdir(directory)
-    for name in sorted(names, key=is_scores, reverse=True):
+    for name in reversed(in_order(directory)):
         path = os.path.join(directory, name)
         if model_directory.PART_OF_RUN.fullmatch(name):
             shutil.rmtree(path)
         elif name in _SCORES:
             os.remove(path)
-    for name in sorted(os.listdir(unfinished), key=is_scores):
+    for name in in_order(unfinished):
         os.rename(os.path.join(unfinished, name), os.path.join(directory, name))
     os.rmdir(unfinished)
 
 
-def _learned(
-    model_dir: str, numbers: Sequence[int], data: Sequence[TaskData]
-) -> list[str]:
-    """A line for each split whose rows, all of them, a model was trained on."""
-    lines = []
-    for number in numbers:
-        trial = model_directory.trial_dir(model_dir, number)
-        path = os.path.join(trial, model_directory.TRIAL_FILE)
+def _warn_of_learned(
+    config: FinetuningConfig,
+    folders: Mapping[int, str],
+    data: Sequence[TaskData],
+    model: dict,
+) -> None:
+    """Warns of rows that the models have seen, or those of other folds."""
+    learned = False
+    for number, folder in folders.items():
+        path = os.path.join(folder, model_directory.TRIAL_FILE)
         rows = read_json(path).get(model_directory.DIGESTS, {}).get("rows", {})
-        lines += [
-            f"{split}: trial {number} was trained on these very rows, so its "
-            "scores say how well it learned them by heart"
-            for task_data in data
-            for split, digest in task_data.digests.items()
-            if digest == rows.get(task_data.task.name, {}).get("train")
-        ]
-    return lines
-
-
-def _in_training_file(
-    config: FinetuningConfig, data: Sequence[TaskData]
-) -> list[str]:
-    """A line for each split with rows of the training file, if that is there.
-
-    These are rows that the models of other folds were trained on, too.
-    """
-    if config.data.task_names:
-        return []
-    about = _about_models(config)
-    path = about["reading"].get("train_file", "")
-    if not os.path.isfile(path):
-        return []
-    (rows,) = data
+        for of_task in data:
+            digest_of_train = rows.get(of_task.task.name, {}).get("train")
+            for split, digest in of_task.digests.items():
+                if digest == digest_of_train:
+                    learned = True
+                    errors.warn(
+                        f"{split}: trial {number} was trained on these very "
+                        "rows, so its scores say how well it learned them by "
+                        "heart"
+                    )
+    path = model.get("reading", {}).get("train_file", "")
+    if learned or config.data.task_names or not os.path.isfile(path):
+        return
+    (of_task,) = data
+    name = config.data.task_name
     try:
-        task = _own_task(config, {"test": path}, about)
+        task = own_files.task_of_model(
+            name, {"test": path}, model, config.data.skip_empty_texts
+        )
         trained = task.read_examples("test")
     except ValueError:
-        return []  # Another file has its name now.
-    examples = {**rows.examples, "train": trained}
-    told = copies.about(rows.task, examples, rows.do_lower_case)
-    return [
-        f"{split}: {found['num_rows']} of {rows.num_rows[split]} rows are "
-        f"in {path}, too, the training file; scores of these mean little"
-        for split, found in told.items()
-        if split != "train" and found["num_rows"]
-    ]
+        return  # Another file has its name now.
+    examples = {**of_task.examples, "train": trained}
+    both = dataclasses.replace(of_task, examples=examples)
+    for split, counts in task_data.copies(both).items():
+        if split != "train" and counts["num_rows"]:
+            errors.warn(
+                f"{split}: {counts['num_rows']} of {both.num_rows[split]} rows "
+                f"are in {path}, too, the training file; scores of these mean "
+                "little"
+            )
 
 
-def _about_models(config: FinetuningConfig) -> dict:
+def _read_model_file(config: FinetuningConfig) -> dict:
     """What the run wrote of its tasks."""
     path = os.path.join(config.run.model_dir, model_directory.MODEL_FILE)
-    about = read_json(path)
+    model = read_json(path)
     if not config.data.task_names:  # Files of one's own.
-        check_fields(about, path, ("kind", "reading"), reading=dict)
-        if about["kind"] != "tagging":
+        check_fields(model, path, ("kind", "reading"), reading=dict)
+        if model["kind"] != "tagging":
             needed = ("train_file", "columns", "has_header")
             lists = {"columns": list[str], "text_columns": list[str]}
-            check_fields(about["reading"], path, needed, **lists)
-    return about
-
-
-def _own_task(
-    config: FinetuningConfig, files: dict[str, str], about: dict
-) -> Task:
-    data = config.data
-    return own_data.task_of_model(
-        data.task_name, files, about, data.skip_empty_texts
-    )
+            check_fields(model["reading"], path, needed, **lists)
+    return model
 
 
 def _read_rows(
-    config: FinetuningConfig, checkpoint: Checkpoint
+    config: FinetuningConfig, checkpoint: Checkpoint, model: dict
 ) -> list[TaskData]:
     """The rows to be scored, with the tasks as the models know them."""
     model_dir = config.run.model_dir
@@ -223,37 +210,30 @@ def _read_rows(
             f"Expected the vocabulary of the models in {model_dir}, found none"
         )
     positions = checkpoint.discriminator.max_position_embeddings
-    config, _ = preparation.within_positions(config, positions, model_dir)
-    # What is scored with folds are parts of the training file.
-    config = dataclasses.replace(
-        config, data=dataclasses.replace(config.data, folds=0)
-    )
-    about = _about_models(config)
+    config = preparation.within_positions(config, positions, model_dir)
     if config.data.task_names:
         tasks = preparation.make_tasks(config)
     else:
         files = preparation.files_of(config.data)
-        tasks = [_own_task(config, files, about)]
-    described = {of["task_name"]: of for of in about.get("tasks", [about])}
+        task = own_files.task_of_model(
+            config.data.task_name, files, model, config.data.skip_empty_texts
+        )
+        tasks = [task]
+    described = {of["task_name"]: of for of in model.get("tasks", [model])}
     for task in tasks:
-        model = described.get(task.name)
-        if model is None:
+        of_task = described.get(task.name)
+        if of_task is None:
             raise errors.ConfigError(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
                 + ", ".join(map(repr, described))
             )
-        if isinstance(task, tagging.TaggingTask) and model["kind"] == "tagging":
+        is_tagger = of_task["kind"] == "tagging"
+        if isinstance(task, tagging.TaggingTask) and is_tagger:
             # The files at hand may have fewer.
-            task.labels = model["labels"]
-            task.segment = model.get("segment", task.segment)
-        here = task.description() | {"pooling": config.pooling}
-        _refuse_another_task(
-            here,
-            {"pooling": configs.DEFAULT_POOLING} | model,
-            model_dir,
-        )
+            task.labels = list(of_task["labels"])
+            task.segment = of_task.get("segment", task.segment)
         task.pooling = config.pooling
-        task.hidden_activation = model.get("hidden_activation")
+        task.hidden_activation = of_task.get("hidden_activation")
     data = preparation.read_rows(
         config,
         tasks,
@@ -267,29 +247,18 @@ def _read_rows(
                 f"Expected rows to score of the task {rows.task.name!r}. "
                 f"Received: none{where}"
             )
-        model = described[rows.task.name]
-        windows = "windows of --long_texts"
-        _refuse_another_task(
-            {windows: rows.about().get("windows")},
-            {windows: model.get("windows")},
-            model_dir,
+        here, there = (
+            {"pooling": configs.DEFAULT_POOLING}
+            | {name: of[name] for name in _OF_MODEL if name in of}
+            for of in (rows.about(), described[rows.task.name])
+        )
+        validation.require_same(
+            here,
+            there,
+            f"{model_dir} has a model of other texts or answers",
+            way_out="Choose another --model_dir, or rows and settings like its",
         )
     return data
-
-
-def _refuse_another_task(here: dict, model: dict, model_dir: str) -> None:
-    """Refuses rows whose texts or answers are not as the models have them."""
-    names = ("kind", "labels", "min_value", "scale", "pooling")
-    for name in (*names, "windows of --long_texts"):
-        if name in model and here.get(name) != model[name]:
-            wanted, received = (
-                text_tasks.listing(of) if isinstance(of, list) else of
-                for of in (model[name], here.get(name))
-            )
-            raise errors.ConfigError(
-                f"Expected {name} {wanted}, as the models in {model_dir} have "
-                f"it. Received: {received}"
-            )
 
 
 def _directory(
@@ -308,10 +277,9 @@ def _directory(
         if not os.path.exists(path):
             return False
         before = read_json(path, ("files",), files=dict[str, str])["files"]
-        return before.keys() != files.keys() or any(
-            os.path.abspath(before[split]) != os.path.abspath(files[split])
-            for split in files
-        )
+        return {s: os.path.abspath(path) for s, path in before.items()} != {
+            split: os.path.abspath(path) for split, path in files.items()
+        }
 
     first = path = os.path.join(model_dir, EVALUATION_DIR, name)
     number = 1

@@ -6,11 +6,9 @@ import re
 import zipfile
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from electra_tf import errors, model_directory
 from electra_tf.files import whole_file, write_json
-from electra_tf.finetuning import results
+from electra_tf.finetuning import evaluation, results
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import glue
 
@@ -23,44 +21,37 @@ FILES = tuple(glue.NUM_ROWS)
 HEADER = "index\tprediction"
 
 
-def write(
-    directory: str,
-    prefix: str,
-    data: TaskData,
-    split: str,
-    outputs: dict[str, np.ndarray],
+def write_all(
+    directory: str, tasks: Sequence[TaskData], answers: evaluation.Evaluation
 ) -> None:
     """Writes <split>_predictions.tsv, and what benchmarks want.
 
     That is submission/<task>.tsv for GLUE, and for SQuAD's scripts
     <split>_predictions.json, <split>_null_odds.json and
-    <split>_best_answers.json.
+    <split>_best_answers.json. Of several tasks their names begin the files'.
 
     Args:
       directory: Of the trial.
-      prefix: Begins the files' names, where there are several tasks.
-      data: The task with its rows.
-      split: Which rows.
-      outputs: The head's outputs for them.
+      tasks: With their rows.
+      answers: What the model said of some of these.
     """
-    task, examples = data.task, data.examples[split]
-    about = (examples, outputs, data.tokenizer, data.max_seq_length)
-    write_tsv(
-        os.path.join(directory, f"{prefix}{split}_predictions.tsv"),
-        *task.prediction_table(*about),
-    )
-    submission = task.submission_rows(split, examples, outputs)
-    if submission is not None:
-        name, header, rows = submission
-        folder = os.path.join(directory, SUBMISSION_DIR)
-        os.makedirs(folder, exist_ok=True)
-        write_tsv(os.path.join(folder, name), header, rows)
-    for name, content in task.submission_json(*about).items():
-        write_json(
-            os.path.join(directory, f"{prefix}{split}_{name}.json"),
-            content,
-            ensure_ascii=False,
-        )
+    for data in tasks:
+        task = data.task
+        prefix = f"{task.name}_" if len(tasks) > 1 else ""
+        for split, outputs in answers.outputs[task.name].items():
+            examples = data.examples[split]
+            asked = (examples, outputs, data.tokenizer, data.max_seq_length)
+            path = os.path.join(directory, f"{prefix}{split}_predictions")
+            write_tsv(f"{path}.tsv", *task.prediction_table(*asked))
+            submission = task.submission_rows(split, examples, outputs)
+            if submission is not None:
+                name, header, rows = submission
+                folder = os.path.join(directory, SUBMISSION_DIR)
+                os.makedirs(folder, exist_ok=True)
+                write_tsv(os.path.join(folder, name), header, rows)
+            for name, content in task.submission_json(*asked).items():
+                path = os.path.join(directory, f"{prefix}{split}_{name}.json")
+                write_json(path, content, ensure_ascii=False)
 
 
 def write_tsv(

@@ -1,25 +1,32 @@
-"""Configuration -> the plan of a run, all of it read and checked once."""
+"""Configuration -> the plan of a run, all of it read and checked once.
 
+A model is trained by its `TrialPlan` alone.
+"""
+
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import itertools
+import typing
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, model_directory
 from electra_tf.finetuning import (
-    class_weights,
-    copies,
-    long_texts,
-    plan,
+    digests,
+    evaluation,
     recipe,
     starting_point,
     task_data,
 )
-from electra_tf.finetuning.configs import (
-    FinetuningConfig,
-    FinetuningDataConfig,
-)
+from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.starting_point import StartingPoint
+from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model import heads
-from electra_tf.tasks import by_name
+from electra_tf.model.windows import Windows
+from electra_tf.tasks import by_name, own_files
+from electra_tf.tasks import features as features_lib
 from electra_tf.tasks.task import Task
+from electra_tf.tasks.text_tasks import TextTask
 from electra_tf.text import tokenization
 from electra_tf.training import optimization
 
@@ -27,132 +34,267 @@ from electra_tf.training import optimization
 _WITHOUT_DROPOUT = ("tagging", "question_answering")
 
 
-def prepare(config: FinetuningConfig) -> plan.RunPlan:
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What sets a model apart from the others of its run.
+
+    Attributes:
+      number: From 1.
+      seed: Of the head's weights, the order of the rows, and dropout.
+      learning_rate: Peak rate.
+      num_train_epochs: Passes over the training rows.
+      fold: The part that is left out of training and scored, from 1; None
+        without cross-validation.
+      replaces: The degenerate trial that this one repeats with another seed.
+    """
+
+    number: int
+    seed: int
+    learning_rate: float
+    num_train_epochs: float
+    fold: int | None = None
+    replaces: int | None = None
+
+    def as_dict(self) -> dict:
+        """For JSON, without what does not apply."""
+        values = dataclasses.asdict(self)
+        values["trial"] = values.pop("number")
+        return {
+            name: value for name, value in values.items() if value is not None
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialPlan:
+    """All that training and scoring one model needs, resolved.
+
+    Attributes:
+      trial: Its own choices.
+      start: What the model begins with.
+      tasks: In the order of the model's heads, with their rows.
+      optimizer: With all rates.
+      run: With the trial's directory, seed and number of steps.
+      data: Sizes of batches.
+      patience: Evaluations in a row without a better `run.keep_best_metric`
+        after which training ends; 0 for never.
+    """
+
+    trial: Trial
+    start: StartingPoint
+    tasks: Sequence[TaskData]
+    optimizer: configs.OptimizerConfig
+    run: configs.RunConfig
+    data: FinetuningDataConfig
+    patience: int
+
+    @property
+    def digests(self) -> dict:
+        """Of all that decides what is learned and scored; fit for JSON."""
+        of_tasks = {data.task.name: data for data in self.tasks}
+        return {
+            "format": model_directory.DIGESTS_FORMAT,
+            "rows": {name: of.digests for name, of in of_tasks.items()},
+            "of_texts": {name: of.of_texts() for name, of in of_tasks.items()},
+            "labels": {
+                name: digests.of_values(
+                    of.task.description().get("labels") or ()
+                )
+                for name, of in of_tasks.items()
+            },
+        } | self.start.digests
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPlan:
+    """What all trials of a run share, and which there are.
+
+    Attributes:
+      config: Of the run, its lengths and rates resolved.
+      start: What every model begins with.
+      folds: For each fold the tasks, in the order of the model's heads; one
+        fold without cross-validation.
+      trials: In the order in which they are run.
+      told: How it learns, and how its files were read, a line each.
+      notes: What was warned of before its first step.
+      recipe: What the models learn with, and where each value is from.
+      of_rows: Task name -> what results.json says of its rows.
+    """
+
+    config: FinetuningConfig
+    start: StartingPoint
+    folds: Sequence[Sequence[TaskData]]
+    trials: Sequence[Trial]
+    told: Sequence[str]
+    notes: Sequence[str]
+    recipe: Mapping[str, recipe.Choice]
+    of_rows: Mapping[str, dict]
+
+    def of_trial(self, trial: Trial) -> TrialPlan:
+        """The plan of one of `trials`, or of one that repeats it."""
+        tasks = self.folds[(trial.fold or 1) - 1]
+        num_rows = sum(
+            features_lib.num_rows(of.features["train"]) for of in tasks
+        )
+        data = dataclasses.replace(
+            self.config.data, num_train_epochs=trial.num_train_epochs
+        )
+        run = dataclasses.replace(
+            self.config.run,
+            model_dir=model_directory.trial_dir(
+                self.config.run.model_dir, trial.number
+            ),
+            seed=trial.seed,
+            num_train_steps=data.num_train_steps(num_rows),
+        )
+        if self.config.early_stopping_patience:
+            run = dataclasses.replace(
+                run,
+                eval_steps=run.eval_steps or data.steps_per_epoch(num_rows),
+                keep_best_metric=evaluation.DEV_SCORE,
+            )
+        optimizer = dataclasses.replace(
+            self.config.optimizer, learning_rate=trial.learning_rate
+        )
+        patience = self.config.early_stopping_patience
+        return TrialPlan(
+            trial, self.start, tasks, optimizer, run, data, patience
+        )
+
+
+def prepare(config: FinetuningConfig) -> RunPlan:
     """Reads all that a run needs, and decides what it leaves open.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
     """
-    start = starting_point.read(config)
-    config, cuts = within_positions(
-        config, start.encoder_config.max_position_embeddings, start.source
-    )
-    tasks = make_tasks(config)
-    _refuse_head_dropout(config, tasks)
-    set_pooling(config.pooling, tasks, start.encoder_config)
-    if config.keep_head:
-        (task,) = tasks
-        start = starting_point.with_head(start, task)
-    fraction = config.data.dev_fraction
-    cuts_train = config.data.folds or fraction
-    wanted = ("train",) if cuts_train else ("train", "dev")
-    data = read_rows(config, tasks, start.tokenizer, wanted)
-    if fraction:
-        (whole,) = data
-        data = [task_data.hold_out(whole, fraction, config.run.seed)]
-    about_data, remarks = _about_rows(config, data)
-    hidden_size = start.encoder_config.hidden_size
-    optimizer, notes = recipe.complete(
-        config.optimizer,
-        config.recipe,
-        hidden_size,
-        bool(config.learning_rates),
-    )
-    choices = recipe.choices(config, optimizer, hidden_size)
-    if cuts:
-        length = choices["max_seq_length"].value
-        choices["max_seq_length"] = recipe.Choice(length, "checkpoint")
-    chosen = ", ".join(f"{name} {what}" for name, what in choices.items())
-    left = []
-    names = config.data.task_names
-    if len(names) == 1 and names[0] in by_name.TASK_NAMES:
-        positions = start.encoder_config.max_position_embeddings
-        left = recipe.left_to_defaults(names[0], choices, positions)
-    found = plan.RunPlan(
-        start=start,
-        folds=_folds(config, data),
-        data=config.data,
-        optimizer=optimizer,
-        run=config.run,
-        trials=plan.make_trials(config, optimizer.learning_rate),
-        reseed_degenerate=config.reseed_degenerate,
-        patience=config.early_stopping_patience,
-        notes=[
-            *start.notes,
-            *cuts,
-            *notes,
-            *recipe.given_way(config),
-            f"recipe: {chosen}",
-            *left,
-            *remarks,
-        ],
-        recipe=choices,
-        about_data=about_data,
-    )
-    warmup = dict.fromkeys(
-        line
-        for of_trial in map(found.of_trial, found.trials)
-        for line in optimization.schedule_remarks(
-            of_trial.optimizer, of_trial.run.num_train_steps
+    notes: list[str] = []
+    with noted(notes):
+        start = starting_point.read(config)
+        encoder = start.encoder_config
+        length = config.data.max_seq_length
+        config = within_positions(
+            config, encoder.max_position_embeddings, start.source
         )
-    )
-    return dataclasses.replace(found, notes=[*found.notes, *warmup])
-
-
-def _folds(
-    config: FinetuningConfig, data: Sequence[task_data.TaskData]
-) -> list[list[task_data.TaskData]]:
-    """The tasks of each fold, with the weights of classes in their rows."""
-    folds = [list(data)]
-    if config.data.folds:
-        (whole,) = data
-        folds = [
-            [fold]
-            for fold in task_data.cut_into_folds(
-                whole, config.data.folds, config.run.seed
+        tasks = make_tasks(config)
+        _refuse_head_dropout(config, tasks)
+        set_pooling(config.pooling, tasks, encoder)
+        if config.keep_head:
+            start = starting_point.with_head(start, tasks[0])
+        data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
+        if config.data.dev_fraction:
+            data = [
+                task_data.hold_out(
+                    data[0], config.data.dev_fraction, config.run.seed
+                )
+            ]
+        of_rows = {of.task.name: look_at(of, config.data) for of in data}
+        folds = _folds(config, data, of_rows)
+        choices = recipe.choices(config, encoder.hidden_size)
+        optimizer, lines = recipe.complete(
+            config.optimizer,
+            config.recipe,
+            encoder.hidden_size,
+            bool(config.learning_rates),
+        )
+        if config.data.max_seq_length < length:
+            choices["max_seq_length"] = recipe.Choice(
+                config.data.max_seq_length, "checkpoint"
             )
-        ]
-    weights = config.weights_of_classes
-    if weights is None:
-        return folds
+        for line in lines:
+            errors.warn(line)
+        recipe.warn_of_grids(config)
+        names = config.data.task_names
+        if len(names) == 1 and names[0] in by_name.TASK_NAMES:
+            positions = encoder.max_position_embeddings
+            recipe.warn_of_defaults(names[0], choices, positions)
+        config = dataclasses.replace(config, optimizer=optimizer)
+        plan = RunPlan(
+            config,
+            start,
+            folds,
+            make_trials(config),
+            [
+                "recipe: " + ", ".join(f"{n} {c}" for n, c in choices.items()),
+                *(task.origin for task in tasks if task.origin),
+            ],
+            (),
+            choices,
+            of_rows,
+        )
+        for of_trial in map(plan.of_trial, plan.trials):
+            for line in optimization.schedule_remarks(
+                of_trial.optimizer, of_trial.run.num_train_steps
+            ):
+                errors.warn(line)
+    return dataclasses.replace(plan, notes=notes)
+
+
+@contextlib.contextmanager
+def noted(notes: list[str]) -> Iterator[None]:
+    """Lists what `errors.warn` says inside, each line once, and says it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", errors.Notice)
+        try:
+            yield
+        finally:
+            said = {str(w.message): w for w in caught}
+            notes += [x for x, w in said.items() if w.category is errors.Notice]
+    for w in said.values():
+        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+
+
+def make_trials(config: FinetuningConfig) -> list[Trial]:
+    """Every learning rate with every number of epochs, seed and fold."""
+    rate = typing.cast(float, config.optimizer.learning_rate)
+    settings = itertools.product(
+        config.learning_rates or (rate,),
+        config.num_train_epochs_options or (config.data.num_train_epochs,),
+        range(config.num_trials),
+        range(1, config.data.folds + 1) if config.data.folds else (None,),
+    )
     return [
-        [class_weights.apply(of_task, weights) for of_task in of_fold]
-        for of_fold in folds
+        Trial(number, config.run.seed + repetition, rate, epochs, fold)
+        for number, (rate, epochs, repetition, fold) in enumerate(settings, 1)
     ]
 
 
-def _about_rows(
-    config: FinetuningConfig, data: Sequence[task_data.TaskData]
-) -> tuple[dict[str, dict], list[str]]:
-    """What results.json and the user are told of all tasks' rows."""
-    about, remarks = {}, []
-    for of_task in data:
-        remarks += remarks_on(of_task, config.data)
-    for of_task in data:
-        about[of_task.task.name], lines = look_at(
-            of_task, bool(config.data.folds)
+def _folds(
+    config: FinetuningConfig, data: Sequence[TaskData], of_rows: dict[str, dict]
+) -> list[list[TaskData]]:
+    """The tasks of each fold, with the weights of classes in their rows.
+
+    With folds each model's weights come from its own rows, and differ a little
+    from those over all, which `of_rows` gets.
+    """
+    folds = [list(data)]
+    if config.data.folds:
+        parts = task_data.cut_into_folds(
+            data[0], config.data.folds, config.run.seed
         )
-        remarks += lines
-    weights = config.weights_of_classes
-    if weights is not None:
-        for of_task in data:
-            of_labels = class_weights.about(of_task, weights)
-            remarks.append(class_weights.remark(of_task, of_labels))
-            about[of_task.task.name]["class_weights"] = of_labels
-    return about, remarks
+        folds = [[part] for part in parts]
+    class_weights = config.weights_of_classes
+    if class_weights is None:
+        return folds
+    for of_task in data:
+        task = of_task.task
+        _, weights = task.loss_weights(of_task.examples["train"], class_weights)
+        of_rows[task.name]["class_weights"] = weights
+        # The rarest first.
+        shown = sorted(weights.items(), key=lambda pair: -pair[1])
+        listed = ", ".join(f"{label!r} {of:.4g}" for label, of in shown[:10])
+        more = f" and {len(shown) - 10} more" if len(shown) > 10 else ""
+        task.warn(f"class weights in training: {listed}{more}")
+    return [
+        [of_task.with_class_weights(class_weights) for of_task in of_fold]
+        for of_fold in folds
+    ]
 
 
 def _refuse_head_dropout(
     config: FinetuningConfig, tasks: Sequence[Task]
 ) -> None:
-    """Refuses a dropout in heads that have none.
-
-    Raises:
-      ConfigError: If one is given.
-    """
-    if config.head_dropout is None:
-        return
-    for task in tasks:
+    """Refuses a dropout in heads that have none."""
+    for task in tasks if config.head_dropout is not None else ():
         kind = task.description().get("kind")
         if kind in _WITHOUT_DROPOUT:
             raise errors.ConfigError(
@@ -194,24 +336,37 @@ def set_pooling(
         task.pooling = pooling
 
 
-def look_at(
-    data: task_data.TaskData, has_folds: bool = False
-) -> tuple[dict, list[str]]:
-    """What results.json says of a task's rows, and lines for the user.
+def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
+    """Warns of what is odd in a task's rows.
 
     Args:
       data: The task with its rows.
-      has_folds: Whether "train" is cut into folds.
+      config: Which files they are.
+
+    Returns:
+      What results.json says of them: see `task_data.long_texts` and
+      `task_data.copies`.
     """
-    of_lengths = long_texts.about(data)
-    of_copies = copies.about(data.task, data.examples, data.do_lower_case)
-    lines = long_texts.remarks(of_lengths, data)
-    lines += copies.remarks(of_copies, data.num_rows, has_folds)
-    about = {"long_texts": of_lengths, "copies": of_copies}
-    return (
-        {what: told for what, told in about.items() if told},
-        [f"{data.task.name}: {line}" for line in lines],
-    )
+    task = data.task
+    for split, examples in data.examples.items():
+        task.look_at(split, examples, data.features[split])
+    column = task.reading().get("label_column")
+    what = f"no column {column!r} with labels" if column else "no labels"
+    for split, path in files_of(config).items():
+        if split in data.examples and split not in data.labelled:
+            task.warn(
+                f"{split}: {path} has {what}: its rows are predicted, and not "
+                "scored"
+            )
+    of_rows = {
+        "long_texts": task_data.long_texts(data),
+        "copies": task_data.copies(data),
+    }
+    for line in task_data.lines_on_copies(
+        of_rows["copies"], data.num_rows, bool(config.folds)
+    ):
+        task.warn(line)
+    return {what: counts for what, counts in of_rows.items() if counts}
 
 
 def files_of(data: FinetuningDataConfig) -> dict[str, str]:
@@ -225,52 +380,58 @@ def files_of(data: FinetuningDataConfig) -> dict[str, str]:
     return {split: path for split, path in files.items() if path}
 
 
-def remarks_on(
-    data: task_data.TaskData, config: FinetuningDataConfig
-) -> list[str]:
-    """What the user should know of a task's files, a line each.
-
-    Args:
-      data: The task with its rows.
-      config: Which files they are.
-    """
-    column = data.task.reading().get("label_column")
-    what = f"no column {column!r} with labels" if column else "no labels"
-    return data.remarks() + [
-        f"{data.task.name}: {split}: {path} has {what}: its rows are "
-        "predicted, and not scored"
-        for split, path in files_of(config).items()
-        if split in data.examples and split not in data.labelled
-    ]
-
-
 def within_positions(
     config: FinetuningConfig, num_positions: int, source: str
-) -> tuple[FinetuningConfig, list[str]]:
-    """Texts no longer than the encoder can read, and a line if that is less.
+) -> FinetuningConfig:
+    """Texts no longer than the encoder can read; warns where that is less.
 
     Args:
       config: Of the run.
       num_positions: Of the encoder.
-      source: Where the encoder is from, for the line.
+      source: Where the encoder is from.
     """
     wanted = config.data.max_seq_length
     if wanted <= num_positions:
-        return config, []
-    data = dataclasses.replace(config.data, max_seq_length=num_positions)
-    return dataclasses.replace(config, data=data), [
+        return config
+    errors.warn(
         f"max_seq_length {num_positions} rather than {wanted}: {source} has "
         f"{num_positions} positions"
-    ]
+    )
+    data = dataclasses.replace(config.data, max_seq_length=num_positions)
+    return dataclasses.replace(config, data=data)
 
 
 def make_tasks(config: FinetuningConfig) -> list[Task]:
-    """The tasks of a run.
+    """The tasks that a configuration names, or that of its files.
 
     Raises:
       ValueError: If a name is unknown, or a file missing or damaged.
     """
-    return by_name.make_tasks(config.data, config.question_answering)
+    data = config.data
+    tasks = []
+    for name in data.task_names:
+        task = by_name.get_task(
+            name,
+            data.data_dir,
+            data.double_unordered,
+            config.question_answering,
+        )
+        folders = map(str, by_name.possible_folders(name, data.data_dir))
+        task.looked_in = f"{', '.join(folders)} or {data.data_dir}"
+        tasks.append(task)
+    return tasks or [
+        own_files.make_task(
+            data.task_name,
+            {"train": data.train_file} | files_of(data),
+            data.task_type,
+            data.text_columns,
+            data.label_column,
+            data.label_separator,
+            data.has_header,
+            data.skip_empty_texts,
+            data.label_names,
+        )
+    ]
 
 
 def read_rows(
@@ -279,29 +440,60 @@ def read_rows(
     tokenizer: tokenization.FullTokenizer,
     wanted: Sequence[str] = (),
     unwanted: Sequence[str] = (),
-) -> list[task_data.TaskData]:
+) -> list[TaskData]:
     """The tasks with their rows.
 
     Args:
       config: Of the run.
       tasks: Of the run, in the order of the model's heads.
       tokenizer: Of their texts.
-      wanted: Splits that must be there.
+      wanted: Splits that must be there; "dev" only where nothing is held out.
       unwanted: Splits that are not read.
 
     Raises:
       ValueError: If rows cannot be read or used.
     """
     data, run = config.data, config.run
+    if data.folds or data.dev_fraction:
+        wanted = [split for split in wanted if split != "dev"]
     # Where XLA compiles.
     is_compiled = run.jit_compile or run.distribution_strategy == "tpu"
-    long_texts.choose(tasks, data, is_compiled)
-    found = [
+    _choose_windows(tasks, data, is_compiled)
+    rows = [
         task_data.read_rows(
             task, tokenizer, data.max_seq_length, wanted, unwanted
         )
         for task in tasks
     ]
-    for of_task in found:
-        long_texts.refuse_pairs(of_task)
-    return found
+    for of_task in rows:
+        if of_task.windows and of_task.has_pairs:
+            raise errors.ConfigError(
+                "FinetuningDataConfig.long_texts='windows' needs one text in "
+                f"each row. Received: {of_task.task.name}, whose rows have two:"
+                " name one with text_columns, or leave long_texts='cut'"
+            )
+    return rows
+
+
+def _choose_windows(
+    tasks: Sequence[Task], data: FinetuningDataConfig, keeps_empty: bool
+) -> None:
+    """Tells a task how its texts are cut into windows, where they are."""
+    if data.long_texts != "windows":
+        return
+    task = tasks[0]
+    if len(tasks) > 1 or not isinstance(task, TextTask):
+        kinds = (
+            f"{task.name}, {task.description().get('kind', 'another kind')}"
+            if len(tasks) == 1
+            else ", ".join(task.name for task in tasks)
+        )
+        raise errors.ConfigError(
+            "FinetuningDataConfig.long_texts='windows' needs one task of "
+            f"classification, multi_label or regression. Received: {kinds}"
+        )
+    length = data.max_seq_length
+    stride = data.window_stride or min(max(1, length // 2), length - 2)
+    task.windows = Windows(
+        length, stride, data.max_windows, keeps_empty, data.weigh_windows
+    )

@@ -4,7 +4,7 @@ import dataclasses
 import typing
 from collections.abc import Mapping
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.command_line import original_settings
 from electra_tf.finetuning.configs import OPTIMIZER, FinetuningConfig
 
@@ -105,36 +105,33 @@ def complete(
     Returns:
       The optimizer, and a line for each choice made here.
     """
-    size = size_of(hidden_size)
+    size = size_of(hidden_size).capitalize()
     changes: dict[str, typing.Any] = {}
     notes = []
     for name, value in rates(recipe, hidden_size)._asdict().items():
         if getattr(optimizer, name) is None:
             changes[name] = value
-            if name == "learning_rate" and learning_rate_is_given:
-                continue
-            notes.append(
-                f"{name} {value:g}: {_WHOSE[recipe]} for ELECTRA-"
-                f"{size.capitalize()} (hidden size {hidden_size} here)"
-            )
+            if name != "learning_rate" or not learning_rate_is_given:
+                notes.append(
+                    f"{name} {value:g}: {_WHOSE[recipe]} for ELECTRA-{size} "
+                    f"(hidden size {hidden_size} here)"
+                )
     return dataclasses.replace(optimizer, **changes), notes
 
 
-def given_way(config: FinetuningConfig) -> list[str]:
-    """A line for each single value that a grid takes the place of."""
+def warn_of_grids(config: FinetuningConfig) -> None:
+    """Warns of each single value that a grid takes the place of."""
     rate, epochs = config.optimizer.learning_rate, config.data.num_train_epochs
-    given = {}
-    if rate is not None:
-        given["learning_rate"] = rate
+    given: dict = {"learning_rate": rate}
     if epochs != type(config.data).num_train_epochs:
         given["num_train_epochs"] = epochs
-    return [
-        f"{name} {given[name]:g} gives way to "
-        + ", ".join(f"{other:g}" for other in grid)
-        + ", which are tried"
-        for name, grid in _grids(config).items()
-        if grid and name in given and given[name] not in grid
-    ]
+    for name, grid in _grids(config).items():
+        value = given.get(name)
+        if grid and value is not None and value not in grid:
+            tried = ", ".join(f"{other:g}" for other in grid)
+            errors.warn(
+                f"{name} {value:g} gives way to {tried}, which are tried"
+            )
 
 
 def _grids(config: FinetuningConfig) -> dict[str, tuple[float, ...]]:
@@ -145,47 +142,40 @@ def _grids(config: FinetuningConfig) -> dict[str, tuple[float, ...]]:
     }
 
 
-def left_to_defaults(
-    task_name: str, found: Mapping[str, Choice], num_positions: int
-) -> list[str]:
-    """A line where the released code has other values for a task of its own.
+def warn_of_defaults(
+    task_name: str, choices: Mapping[str, Choice], num_positions: int
+) -> None:
+    """Warns where the released code has other values for a task of its own.
 
     Args:
       task_name: Of the only task.
-      found: Of `choices`; what was given is meant.
+      choices: Of `choices`; what was given is meant.
       num_positions: Of the encoder, whose texts are no longer.
     """
     theirs: dict[str, typing.Any] = original_settings.of_task((task_name,))
     if "max_seq_length" in theirs:
         theirs["max_seq_length"] = min(theirs["max_seq_length"], num_positions)
     ours = {
-        name: found[name].value
+        name: choices[name].value
         for name, value in theirs.items()
-        if found[name].source == "default" and found[name].value != value
+        if choices[name].source == "default" and choices[name].value != value
     }
-    if not ours:
-        return []
-
-    def in_words(values):
-        return ", ".join(f"{name} {listed(values[name])}" for name in ours)
-
-    return [
-        f"{task_name}: {in_words(ours)} by default; for this task alone the "
-        f"released code, and gin/finetune/{task_name}.gin, have "
-        f"{in_words(theirs)}"
-    ]
+    if ours:
+        here, there = (
+            ", ".join(f"{name} {listed(values[name])}" for name in ours)
+            for values in (ours, theirs)
+        )
+        errors.warn(
+            f"{task_name}: {here} by default; for this task alone the released "
+            f"code, and gin/finetune/{task_name}.gin, have {there}"
+        )
 
 
-def choices(
-    config: FinetuningConfig,
-    optimizer: configs.OptimizerConfig,
-    hidden_size: int,
-) -> dict[str, Choice]:
+def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
     """What the models of a run learn with, and where each value is from.
 
     Args:
-      config: Of the run.
-      optimizer: Of `complete`.
+      config: Of the run; rates may be left open.
       hidden_size: Of the encoder.
 
     Returns:
@@ -202,10 +192,17 @@ def choices(
     tried = _grids(config)
     defaults = {
         field.name: field.default
-        for owner in (optimizer, config.data)
+        for owner in (config.optimizer, config.data)
         for field in dataclasses.fields(owner)
     } | OPTIMIZER
-    values = {name: getattr(optimizer, name) for name in _OF_OPTIMIZER}
+    optimizer = config.optimizer
+    chosen = rates(config.recipe, hidden_size)._asdict()
+    values = {
+        name: chosen[name]
+        if name in chosen and getattr(optimizer, name) is None
+        else getattr(optimizer, name)
+        for name in _OF_OPTIMIZER
+    }
     values |= {name: getattr(config.data, name) for name in _OF_DATA}
     found = {}
     for name, value in values.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from electra_tf import errors, model_directory
 from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import check_fields, read_json, write_atomically
-from electra_tf.finetuning import copies
+from electra_tf.finetuning import task_data
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports
 
@@ -30,7 +30,7 @@ def summarize(
     parts: Sequence[Sequence[TaskData]],
     records: Sequence[dict],
     from_scratch: bool,
-    about_data: Mapping[str, dict] | None = None,
+    of_rows: Mapping[str, dict] | None = None,
     best_on_dev: int | None = None,
 ) -> dict:
     """What results.json holds.
@@ -42,7 +42,7 @@ def summarize(
       parts: The sets of all tasks, for each fold; once without folds.
       records: Of `trials.run_trial`, in order.
       from_scratch: Whether the encoder began with random weights.
-      about_data: Task name -> what is said of its rows.
+      of_rows: Task name -> what is said of its rows.
       best_on_dev: The trial that was chosen before; None to choose it.
 
     Returns:
@@ -53,7 +53,7 @@ def summarize(
       entry for each learning rate and number of epochs with its trials and its
       scores, the best on dev first, if there are several.
       Then under "tasks", for each task: its description, what
-      `TaskData.of_texts` returns, "main_metric", "num_rows", what `about_data`
+      `TaskData.of_texts` returns, "main_metric", "num_rows", what `of_rows`
       has, "baseline" (its name and its scores by split), and for each split
       <metric>_mean, _median, _stdev, _min and _max
       over the trials of the best setting; then "report", split -> what
@@ -63,7 +63,15 @@ def summarize(
       the top, and its scores are in the trials themselves.
     """
     tasks = {data.task.name: data for data in parts[0]}
-    main_metrics = {name: data.task.main_metric for name, data in tasks.items()}
+
+    def dev_score(record: dict) -> float:
+        """The mean over the tasks, -1000 for a score that is no number."""
+        scores = [
+            record["tasks"][name].get("dev", {}).get(data.task.main_metric)
+            for name, data in tasks.items()
+        ]
+        return statistics.fmean(-1e3 if s is None else s for s in scores)
+
     replaced = {r["replaces"] for r in records if "replaces" in r}
     counted = [r for r in records if r["trial"] not in replaced]
     groups = collections.defaultdict(list)
@@ -71,15 +79,12 @@ def summarize(
         groups[tuple(record[name] for name in _SETTINGS)].append(record)
     ranked = sorted(
         groups.values(),
-        key=lambda group: statistics.fmean(
-            _dev_score(r, main_metrics) for r in group
-        ),
-        reverse=True,
+        key=lambda group: -statistics.fmean(map(dev_score, group)),
     )
-    best = max(ranked[0], key=lambda r: _dev_score(r, main_metrics))
+    best = max(ranked[0], key=dev_score)
     if best_on_dev is not None:
         best = next(r for r in counted if r["trial"] == best_on_dev)
-    found: dict = {
+    summary: dict = {
         "from_scratch": from_scratch,
         "trials": [
             {key: value for key, value in record.items() if key != "reports"}
@@ -88,78 +93,66 @@ def summarize(
         "best_on_dev": best["trial"],
         "degenerate_trials": [r["trial"] for r in records if r["degenerate"]],
         "replaced_trials": sorted(replaced),
-        "tasks": {},
     }
     if len(ranked) > 1:
-        found["settings"] = [
+        summary["settings"] = [
             {name: group[0][name] for name in _SETTINGS}
             | {"trials": [r["trial"] for r in group]}
-            | {"tasks": {name: _summary(group, name) for name in tasks}}
+            | {"tasks": {name: _statistics(group, name) for name in tasks}}
             for group in ranked
         ]
-    for name, data in tasks.items():
-        of_task: dict = {"task": name, "main_metric": data.task.main_metric}
-        of_task |= data.task.description() | data.of_texts()
-        of_task["num_rows"] = data.num_rows
-        if len(parts) > 1:
-            of_task["num_folds"] = len(parts)
-            examples = sum(len(part[0].examples["dev"]) for part in parts)
-            of_task["num_rows"] = data.num_rows | {
-                "train": examples,
-                "dev": examples,
-            }
-        of_task |= (about_data or {}).get(name, {})
-        of_task["baseline"] = _baseline(parts, name)
-        of_task |= _summary(ranked[0], name)
-        report = _report(name, best, ranked[0])
-        found["tasks"][name] = of_task | ({"report": report} if report else {})
-    return _flat(found)
+    summary["tasks"] = {
+        name: {"task": name, "main_metric": data.task.main_metric}
+        | data.task.description()
+        | data.of_texts()
+        | _num_rows(data, parts)
+        | (of_rows or {}).get(name, {})
+        | {"baseline": _baseline([p[i] for p in parts])}
+        | _statistics(ranked[0], name)
+        | _report(name, best, ranked[0])
+        for i, (name, data) in enumerate(tasks.items())
+    }
+    if len(tasks) > 1:
+        return summary
+
+    def lift(record: dict) -> dict:
+        """What the only task has is at the top."""
+        (of_task,) = record["tasks"].values()
+        return {k: v for k, v in record.items() if k != "tasks"} | of_task
+
+    summary = lift(summary)
+    for key in ("trials", "settings"):
+        if key in summary:
+            summary[key] = [lift(record) for record in summary[key]]
+    return summary
+
+
+def _num_rows(data: TaskData, parts: Sequence[Sequence[TaskData]]) -> dict:
+    if len(parts) == 1:
+        return {"num_rows": data.num_rows}
+    whole = sum(len(part[0].examples["dev"]) for part in parts)
+    num_rows = data.num_rows | {"train": whole, "dev": whole}
+    return {"num_rows": num_rows, "num_folds": len(parts)}
 
 
 def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
-    """Split -> report of a task by the best trial, or by all folds."""
-    found = {}
+    """The report of a task by the best trial, or of "dev" by all folds."""
+    of_splits = {}
     for split in best["reports"].get(name, ()):
         records = group if split == "dev" and "fold" in best else [best]
-        found[split] = {"trials": [record["trial"] for record in records]}
-        found[split] |= reports.pooled(
-            [record["reports"][name][split] for record in records]
-        )
-    return found
+        of_splits[split] = {
+            "trials": [record["trial"] for record in records],
+            **reports.pooled([r["reports"][name][split] for r in records]),
+        }
+    return {"report": of_splits} if of_splits else {}
 
 
-def _dev_score(record: dict, main_metrics: dict[str, str]) -> float:
-    """The mean over the tasks, -1000 for a score that is no number."""
-    scores = [
-        record["tasks"][name].get("dev", {}).get(metric)
-        for name, metric in main_metrics.items()
-    ]
-    return statistics.fmean(-1e3 if s is None else s for s in scores)
-
-
-def _flat(found: dict) -> dict:
-    """Brings what a single task has to the top."""
-    if len(found["tasks"]) > 1:
-        return found
-
-    def lift(record: dict) -> dict:
-        record = dict(record)
-        (of_task,) = record.pop("tasks").values()
-        return record | of_task
-
-    found = lift(found)
-    for key in ("trials", "settings"):
-        if key in found:
-            found[key] = [lift(record) for record in found[key]]
-    return found
-
-
-def _by_split(found: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
+def _by_split(records: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
     """Split -> metric -> scores of all that have one, in order."""
     values: dict = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    for of_splits in found:
+    for of_splits in records:
         for split, scores in of_splits.items():
             for metric, score in scores.items():
                 if score is not None:
@@ -167,48 +160,47 @@ def _by_split(found: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
     return values
 
 
-def _summary(records: Iterable[dict], task: str) -> dict:
+def _statistics(records: Iterable[dict], task: str) -> dict:
     """Split -> <metric>_mean and so on; the spread is that of a sample."""
-    found: dict = collections.defaultdict(dict)
     values = _by_split(record["tasks"][task] for record in records)
-    for split, of_split in values.items():
-        for metric, scores in of_split.items():
-            spread = statistics.stdev(scores) if len(scores) > 1 else None
-            found[split] |= {
-                f"{metric}_mean": statistics.fmean(scores),
-                f"{metric}_median": statistics.median(scores),
-                f"{metric}_stdev": spread,
-                f"{metric}_min": min(scores),
-                f"{metric}_max": max(scores),
-            }
-    return dict(found)
+    return {
+        split: {
+            f"{metric}_{name}": value
+            for metric, scores in of_split.items()
+            for name, value in (
+                ("mean", statistics.fmean(scores)),
+                ("median", statistics.median(scores)),
+                ("stdev", statistics.stdev(scores) if scores[1:] else None),
+                ("min", min(scores)),
+                ("max", max(scores)),
+            )
+        }
+        for split, of_split in values.items()
+    }
 
 
-def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
+def _baseline(parts: Sequence[TaskData]) -> dict:
     """Scores of a model that reads no text, means over the folds."""
-    of_parts = [
-        next(data for data in part if data.task.name == name) for part in parts
-    ]
-    if any("train" not in data.examples for data in of_parts):
+    if any("train" not in data.examples for data in parts):
         return {"name": ""}
     values = _by_split(
         {
-            split: data.task.baseline_scores_of_rows(
+            split: data.task.baseline_scores(
                 data.examples["train"],
                 data.examples[split],
-                data.features.get(split, {}),
+                data.features.get(split),
             )
             for split in data.scored_splits
         }
-        for data in of_parts
+        for data in parts
     )
-    found: dict = {"name": of_parts[0].task.baseline_name}
-    for split, of_split in values.items():
-        found[split] = {
-            metric: statistics.fmean(scores)
-            for metric, scores in of_split.items()
-        }
-    return found
+    return {"name": parts[0].task.baseline_name} | {
+        split: {metric: statistics.fmean(of) for metric, of in scores.items()}
+        for split, scores in values.items()
+    }
+
+
+# --- Files -------------------------------------------------------------------
 
 
 def write(directory: str, results: dict) -> None:
@@ -237,14 +229,14 @@ def read(model_dir: str, advice: str = "", needed: Sequence[str] = ()) -> dict:
             f"Expected a finished fine-tuning run in {model_dir}, found no "
             f"{model_directory.RESULTS_FILE} there{advice}"
         )
-    found = read_json(path)
-    if "best_on_dev" not in found:
+    results = read_json(path)
+    if "best_on_dev" not in results:
         raise errors.ConfigError(
             f"Expected the results of a fine-tuning run in {path}. Received: "
             "others"
         )
-    check_fields(found, path, needed, trials=list[dict], best_on_dev=int)
-    return found
+    check_fields(results, path, needed, trials=list[dict], best_on_dev=int)
+    return results
 
 
 def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
@@ -259,11 +251,36 @@ def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
     """
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     needed = ("trial", "degenerate", "tasks", *_SETTINGS)
-    found = read_json(
+    record = read_json(
         path, needed, trial=int, degenerate=list, tasks=dict[str, dict]
     )
-    check_fields(found["tasks"], path, tuple(tasks))
-    return found
+    check_fields(record["tasks"], path, tuple(tasks))
+    return record
+
+
+# --- What a person reads -----------------------------------------------------
+
+
+def tasks_of(results: dict) -> dict[str, dict]:
+    """Task name -> what `summarize` says of it, as it does of several."""
+    return results.get("tasks") or {results["task"]: results}
+
+
+def scores_of(record: dict, name: str) -> dict:
+    """What a trial, or a setting, has for a task, by split."""
+    return record["tasks"][name] if "tasks" in record else record
+
+
+def counted_trials(results: dict) -> list[int]:
+    """Numbers of the trials that means are over: those of the best setting.
+
+    Args:
+      results: Of `summarize`.
+    """
+    if "settings" in results:
+        return results["settings"][0]["trials"]
+    numbers = [trial["trial"] for trial in results["trials"]]
+    return [n for n in numbers if n not in results["replaced_trials"]]
 
 
 def format_results(results: dict) -> str:
@@ -300,12 +317,13 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
     lines = []
     for row in rows:
-        first, *cells = (
-            (text, " " * (width - display_width(text)))
+        blanks = [
+            " " * (width - display_width(text))
             for width, text in zip(widths, row, strict=True)
-        )
-        others = (f"{blank}{text}" for text, blank in cells)
-        lines.append("  " + "  ".join(["".join(first), *others]).rstrip())
+        ]
+        cells = [blank + text for blank, text in zip(blanks, row, strict=True)]
+        cells[0] = row[0] + blanks[0]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
     return lines
 
 
@@ -347,12 +365,11 @@ def format_report(title: str, report: dict) -> list[str]:
         title = "how often each label (row) was taken for which (column):"
         return [*lines, title, *_aligned(rows)]
     confused = confusions(labels, counts, _MOST_CONFUSIONS)
-    if confused:
-        lines.append("taken for another label most often:")
-    return lines + [
-        f"  {count} x {true} for {predicted}"
-        for count, true, predicted in confused
-    ]
+    return (
+        lines
+        + ["taken for another label most often:"] * bool(confused)
+        + [f"  {count} x {true} for {taken}" for count, true, taken in confused]
+    )
 
 
 def confusions(
@@ -382,16 +399,6 @@ class ScoreTable(typing.NamedTuple):
     rows: list[list[str]]
 
 
-def tasks_of(results: dict) -> dict[str, dict]:
-    """Task name -> what `summarize` says of it, as it does of several."""
-    return results.get("tasks") or {results["task"]: results}
-
-
-def scores_of(record: dict, name: str) -> dict:
-    """What a trial, or a setting, has for a task, by split."""
-    return record["tasks"][name] if "tasks" in record else record
-
-
 def score_table(results: dict, name: str) -> ScoreTable:
     """The scores of a task.
 
@@ -400,12 +407,15 @@ def score_table(results: dict, name: str) -> ScoreTable:
       name: Of the task.
     """
     of_task, trials = tasks_of(results)[name], results["trials"]
-    scores = scores_of(trials[0], name)
+    main = of_task["main_metric"]
     columns = [
         (split, metric)
-        for split in scores
-        if isinstance(scores[split], dict)
-        for metric in _shown_metrics(scores[split], of_task["main_metric"])
+        for split, scores in scores_of(trials[0], name).items()
+        if isinstance(scores, dict)
+        for metric in [
+            main,
+            *(m for m in scores if m not in (main, *_NOT_SHOWN)),
+        ][:_MOST_METRICS]
     ]
     settings = [
         key
@@ -413,43 +423,44 @@ def score_table(results: dict, name: str) -> ScoreTable:
         if len({trial.get(key) for trial in trials}) > 1
     ]
     header = ["", "seed", *settings, *(" ".join(c) for c in columns)]
+
+    def row(label, scores, cells=(), kind=""):
+        cells = cells or [""] * (1 + len(settings))
+        values = (scores.get(s, {}).get(m + kind) for s, m in columns)
+        return [label, *cells, *map(_number, values)]
+
     rows = [
-        [
+        row(
             f"trial {trial['trial']}",
-            str(trial["seed"]),
-            *(f"{trial[key]:g}" for key in settings),
-            *(_number(scores_of(trial, name)[s].get(m)) for s, m in columns),
-        ]
+            scores_of(trial, name),
+            [str(trial["seed"]), *(f"{trial[key]:g}" for key in settings)],
+        )
         for trial in trials
     ]
-    blank = [""] * (1 + len(settings))
     groups = results.get("settings", [])
-    summaries = [
-        (f"mean of {_setting(group)}", scores_of(group, name), "_mean")
-        for group in groups
-    ]
+    for group in groups:
+        label = f"mean of {_setting(group)}"
+        rows.append(row(label, scores_of(group, name), kind="_mean"))
     for kind in ("mean", "stdev", "median") if len(trials) > 1 else ():
         label = f"{kind} of the best on dev" if groups else kind
-        summaries.append((label, of_task, f"_{kind}"))
+        rows.append(row(label, of_task, kind=f"_{kind}"))
     baseline = of_task["baseline"]
     if baseline["name"]:
-        summaries.append((baseline["name"], baseline, ""))
-    rows += [
-        [label, *blank]
-        + [_number(found.get(s, {}).get(m + kind)) for s, m in columns]
-        for label, found, kind in summaries
-    ]
-    title = f"{name}: " + ", ".join(
-        f"{count} rows of {split}"
-        for split, count in of_task["num_rows"].items()
-    )
-    if "train" in of_task["num_rows"]:
-        title = f"{name}: {of_task['num_rows']['train']} training rows"
+        rows.append(row(baseline["name"], baseline))
+    num_rows = of_task["num_rows"]
+    title = ", ".join(f"{count} rows of {s}" for s, count in num_rows.items())
+    if "train" in num_rows:
+        title = f"{num_rows['train']} training rows"
     if "num_folds" in of_task:
         title += f" in {of_task['num_folds']} folds, each of them scored once"
     if results["from_scratch"]:
         title += ", from random weights"
-    return ScoreTable(title, header, rows)
+    return ScoreTable(f"{name}: {title}", header, rows)
+
+
+def _setting(group: dict) -> str:
+    rate, epochs = group["learning_rate"], group["num_train_epochs"]
+    return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
 
 
 def _kept_weights(trial: dict) -> str:
@@ -487,42 +498,15 @@ def _degenerate(trial: dict, repeated_by: int | None) -> str:
     )
 
 
-def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
-    """The main metric first."""
-    others = [m for m in scores if m not in (main_metric, *_NOT_SHOWN)]
-    return [main_metric, *others][:_MOST_METRICS]
-
-
-def _setting(group: dict) -> str:
-    rate, epochs = group["learning_rate"], group["num_train_epochs"]
-    return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
-
-
-def counted_trials(results: dict) -> list[int]:
-    """Numbers of the trials that means are over: those of the best setting.
-
-    Args:
-      results: Of `summarize`.
-    """
-    if "settings" in results:
-        return results["settings"][0]["trials"]
-    numbers = [trial["trial"] for trial in results["trials"]]
-    return [n for n in numbers if n not in results["replaced_trials"]]
-
-
 def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
-    lines = []
     trials, best = results["trials"], results["best_on_dev"]
-    has_dev = False
+    lines, has_dev = [], False
     for name, of_task in tasks_of(results).items():
         has_dev |= "dev" in of_task["num_rows"]
-        told = dict(of_task.get("copies", {}))
-        told.pop("train", None)
-        lines += [
-            f"{name}: {line}"
-            for line in copies.remarks(told, of_task["num_rows"])
-        ]
+        copies = {**of_task.get("copies", {}), "train": {"num_rows": 0}}
+        for line in task_data.lines_on_copies(copies, of_task["num_rows"]):
+            lines.append(f"{name}: {line}")
     if "fold" in trials[0]:
         lines.append(
             f"report the mean over the folds; trial {best}, whose fold went "
@@ -546,12 +530,9 @@ def remarks(results: dict) -> list[str]:
             "optimistic"
         )
     repeated = {trial.get("replaces"): trial["trial"] for trial in trials}
-    return [
-        *lines,
-        *kept,
-        *(
-            _degenerate(trial, repeated.get(trial["trial"]))
-            for trial in trials
-            if trial["degenerate"]
-        ),
+    degenerate = [
+        _degenerate(trial, repeated.get(trial["trial"]))
+        for trial in trials
+        if trial["degenerate"]
     ]
+    return [*lines, *kept, *degenerate]

@@ -29,7 +29,6 @@ class StartingPoint:
       source: Path of the checkpoint, for error messages.
       keep_head: Whether these weights include the head's.
       tokenizer: Of all texts.
-      notes: What the checkpoint leaves open, for people.
     """
 
     encoder_config: configs.EncoderConfig
@@ -38,7 +37,6 @@ class StartingPoint:
     source: str
     keep_head: bool
     tokenizer: tokenization.FullTokenizer
-    notes: tuple[str, ...] = ()
 
     @functools.cached_property
     def digests(self) -> dict[str, str]:
@@ -75,15 +73,14 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {source}, with a generator only"
         )
-    unused_heads = []
+    remarks = list(checkpoint.remarks)
     if not config.keep_head:
-        unused_heads = _unused_heads(config, checkpoint)
+        remarks += _unused_heads(config, checkpoint)
         checkpoint = checkpoint.encoder_only()
     encoder_config = typing.cast(
         configs.EncoderConfig, checkpoint.discriminator
     )
     vocab, vocab_source = checkpoint.vocabulary, source
-    remarks = checkpoint.remarks + unused_heads
     if config.data.vocab_file:
         vocab_source = config.data.vocab_file
         vocab, more = vocabulary.in_place_of(
@@ -97,12 +94,13 @@ def read(config: FinetuningConfig) -> StartingPoint:
         )
     said = (vocab.do_lower_case, config.data.do_lower_case)
     if said == (None, None) and not vocab.lower_cases():
-        remarks = [
-            *remarks,
+        remarks.append(
             "nothing says whether text is lower-cased, and the vocabulary has "
             "capitals: it is, as in the original; "
-            "FinetuningDataConfig.do_lower_case=False keeps them",
-        ]
+            "FinetuningDataConfig.do_lower_case=False keeps them"
+        )
+    for remark in remarks:
+        errors.warn(f"{source}: {remark}")
     _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
     vocab = _treated_as_wanted(vocab, config.data, vocab_source)
     _check_sizes(config.data, encoder_config, len(vocab.tokens), source)
@@ -119,7 +117,6 @@ def read(config: FinetuningConfig) -> StartingPoint:
         source,
         config.keep_head,
         tokenization.FullTokenizer(vocab),
-        tuple(f"{source}: {remark}" for remark in remarks),
     )
 
 
@@ -263,15 +260,14 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"{task.name}, which has another one there"
         )
     task.hidden_activation = head.hidden_activation
-    notes = start.notes + tuple(
-        f"{start.source}: {note}" for note in start.checkpoint.notes_of_heads()
-    )
+    for note in start.checkpoint.notes_of_heads():
+        errors.warn(f"{start.source}: {note}")
     if kind in _WITH_LABELS:
-        notes += _adopt_labels(task, head, start.source)
+        _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
     if isinstance(task, text_tasks.RegressionTask):
-        notes += _adopt_unit(task, head, start.source)
+        _adopt_unit(task, head, start.source)
     of_head = {
         f"task_specific/{task.name}/{name}": tensor
         for name, tensor in task_heads.head_tensors(
@@ -283,39 +279,29 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         checkpoint=dataclasses.replace(
             start.checkpoint, tensors=tensors | of_head
         ),
-        notes=notes,
     )
 
 
 def _adopt_unit(
     task: text_tasks.RegressionTask, head: TaskHead, source: str
-) -> tuple[str, ...]:
-    """Puts the labels in the unit of the head's outputs.
-
-    Returns:
-      A line where that is another one.
-    """
+) -> None:
+    """Puts the labels in the unit of the head's outputs."""
     if not {"min_value", "scale"} <= set(head.options):
-        return ()
+        return
     before = task.min_value, task.max_value
     task.min_value, task.scale = head.unit
     task.max_value = head.options.get("max_value", sum(head.unit))
     after = task.min_value, task.max_value
-    if after == before:
-        return ()
-    return (
-        f"the head of {source} is for numbers from {after[0]:g} to "
-        f"{after[1]:g}, and keeps that unit; those at hand are from "
-        f"{before[0]:g} to {before[1]:g}",
-    )
+    if after != before:
+        errors.warn(
+            f"the head of {source} is for numbers from {after[0]:g} to "
+            f"{after[1]:g}, and keeps that unit; those at hand are from "
+            f"{before[0]:g} to {before[1]:g}"
+        )
 
 
-def _adopt_labels(task: Task, head: TaskHead, source: str) -> tuple[str, ...]:
-    """Puts the labels in the order of the head's outputs.
-
-    Returns:
-      A line where nothing says that order.
-    """
+def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
+    """Puts the labels in the order of the head's outputs."""
     labels = list(task.labels)  # type: ignore[attr-defined]
     num_outputs = head.num_outputs or len(head.labels or ())
     if head.labels is None:
@@ -328,18 +314,17 @@ def _adopt_labels(task: Task, head: TaskHead, source: str) -> tuple[str, ...]:
         numbers = [str(number) for number in range(num_outputs)]
         if set(labels) == set(numbers):
             labels = numbers
-        task.labels = labels  # type: ignore[attr-defined]
-        return (
+        errors.warn(
             f"nothing says which labels the head of {source} has: its outputs "
-            f"are taken for {text_tasks.listing(labels)}, in this order",
+            f"are taken for {text_tasks.listing(labels)}, in this order"
         )
-    unknown = [label for label in labels if label not in head.labels]
-    if unknown:
-        raise errors.ConfigError(
-            f"Expected the labels of the head of {source}, "
-            f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
-            f"labels, with {text_tasks.listing(unknown)} among them; without "
-            "FinetuningConfig.keep_head a new head is trained"
-        )
-    task.labels = list(head.labels)  # type: ignore[attr-defined]
-    return ()
+    else:
+        if unknown := [label for label in labels if label not in head.labels]:
+            raise errors.ConfigError(
+                f"Expected the labels of the head of {source}, "
+                f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
+                f"labels, with {text_tasks.listing(unknown)} among them; "
+                "without FinetuningConfig.keep_head a new head is trained"
+            )
+        labels = list(head.labels)
+    task.labels = labels  # type: ignore[attr-defined]

@@ -3,26 +3,32 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from electra_tf import errors, model_directory, validation
-from electra_tf.files import read_json, write_json
-from electra_tf.finetuning import (
-    digests,
-    evaluation,
-    fitting,
-    predictions,
-    results,
-)
-from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
+from electra_tf import configs, errors, model_directory, validation
+from electra_tf.checkpoints import reading
+from electra_tf.files import check_fields, read_json, write_json
+from electra_tf.finetuning import batches, evaluation, predictions, results
+from electra_tf.finetuning.preparation import RunPlan, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import features
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import loop, metrics_log, replicas, saving
+from electra_tf.training import (
+    loop,
+    metrics_log,
+    optimization,
+    replicas,
+    saving,
+)
 
 DIGESTS = model_directory.DIGESTS
+# Splits that a trial cannot do without.
+_NEEDED = ("train", "dev")
 
 
 def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
@@ -37,19 +43,15 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
     """
     trials = list(plan.trials)
     waiting = collections.deque(
-        (trial, plan.reseed_degenerate) for trial in trials
+        (trial, plan.config.reseed_degenerate) for trial in trials
     )
     records = []
     while waiting:
         trial, num_repeats = waiting.popleft()
         of = max(len(plan.trials), trial.number)
-        record = run_trial(
-            plan.of_trial(trial),
-            strategy,
-            f"fine-tuning trial {trial.number}/{of}",
-        )
-        records.append(record)
-        if record["degenerate"] and num_repeats:
+        line = f"fine-tuning trial {trial.number}/{of}"
+        records.append(run_trial(plan.of_trial(trial), strategy, line))
+        if records[-1]["degenerate"] and num_repeats:
             again = dataclasses.replace(
                 trial,
                 number=len(trials) + 1,
@@ -89,16 +91,16 @@ def run_trial(
     is_chief = replicas.is_chief(strategy)
     claim = _read_claim(directory)
     if claim is not None:
-        _refuse_other_settings(directory, plan.trial, claim)
-    results_path = os.path.join(directory, model_directory.RESULTS_FILE)
-    if os.path.exists(results_path):
-        return _finished(plan, is_chief)
+        _require_same_settings(directory, plan.trial.as_dict(), claim)
+    if os.path.exists(os.path.join(directory, model_directory.RESULTS_FILE)):
+        assert claim is not None
+        return _finished(plan, claim, is_chief)
     if is_chief:
         os.makedirs(directory, exist_ok=True)
         _claim(plan)
-    engine = fitting.make_engine(plan, strategy)
+    engine = make_engine(plan, strategy)
     evaluator = evaluation.Evaluator(
-        engine.model, plan.tasks, plan.eval_batch_size
+        engine.model, plan.tasks, plan.data.eval_batch_size
     )
     metrics = ["loss"]
     if len(plan.tasks) == 1:
@@ -115,45 +117,107 @@ def run_trial(
         evaluator.ask_dev,
         patience=plan.patience,
     )
-    about: dict = {"num_train_steps": plan.run.num_train_steps}
+    record = plan.trial.as_dict()
+    record["num_train_steps"] = plan.run.num_train_steps
     if plan.patience:
         with strategy.scope():
-            about |= _take_best(plan, engine)
-    found = evaluator.ask()
-    result = (
-        plan.trial.as_dict()
-        | about
-        | {"degenerate": found.degenerate, "tasks": found.scores}
-    )
-    reports = evaluation.reports(plan.tasks, found)
+            record |= _take_best(plan, engine)
+    answers = evaluator.ask()
+    record |= {"degenerate": answers.degenerate, "tasks": answers.scores}
+    reports = evaluation.reports(plan.tasks, answers)
     if is_chief:
-        step = about.get(model_directory.BEST_STEP) or int(
+        step = record.get(model_directory.BEST_STEP) or int(
             engine.global_step.numpy()
         )
         with contextlib.closing(loop.Summaries(directory)) as summaries:
-            summaries.write(step, found.dev_scores)
-        write_predictions(directory, plan.tasks, found)
-        _write_reports(directory, reports)
-        write_json(results_path, result)
+            summaries.write(step, answers.dev_scores)
+        _write(directory, plan.tasks, answers, reports, record)
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
-    return result | {"reports": reports}
+    return record | {"reports": reports}
+
+
+def make_engine(
+    plan: TrialPlan, strategy: tf.distribute.Strategy
+) -> engine_lib.Engine:
+    """Model, optimizer and batches of a trial, as it begins."""
+    start = plan.start
+    # The thread that writes in the background never ends, and would keep this
+    # model, its slots and a copy of both for as long as the trials go on.
+    run = dataclasses.replace(plan.run, async_checkpoints=False)
+    rows = features.combine([data.features["train"] for data in plan.tasks])
+    replicas.set_policy(run)  # Seeds the new head.
+    with strategy.scope():
+        heads = [data.make_head(start.encoder_config) for data in plan.tasks]
+        if start.head_dropout is not None:
+            for head in heads:
+                head.set_dropout(start.head_dropout)
+        # Only a single task has windows.
+        model = FinetuningModel(
+            start.encoder_config, heads, plan.tasks[0].windows
+        )
+        if start.checkpoint is not None:
+            variables, what = model.electra.variables, "the encoder"
+            if start.keep_head:
+                variables, what = model.variables, "the encoder and the head"
+            reading.assign_all(start.checkpoint, variables, start.source, what)
+        optimizer = optimization.AdamWeightDecay(
+            plan.optimizer,
+            run.num_train_steps,
+            optimization.layerwise_scales(
+                model.trainable_variables,
+                start.encoder_config.num_hidden_layers,
+                plan.optimizer,
+            ),
+        )
+        length_step = batches.LENGTH_STEP
+        if run.jit_compile:
+            length_step = batches.COMPILED_LENGTH_STEP
+        is_tpu = run.distribution_strategy == "tpu"
+        return engine_lib.Engine(
+            strategy,
+            model,
+            model.training_loss,
+            optimizer,
+            run,
+            plan.data.train_batch_size,
+            functools.partial(
+                batches.train_dataset,
+                rows,
+                run.seed,
+                bucketed=plan.data.bucketed and not is_tpu,
+                length_step=length_step,
+            ),
+        )
+
+
+def trained_model(
+    directory: str, encoder: configs.EncoderConfig, tasks: Sequence[TaskData]
+) -> FinetuningModel:
+    """The model of a finished trial, as exporting takes it.
+
+    Args:
+      directory: Of the trial.
+      encoder: Its sizes.
+      tasks: In the order of the model's heads.
+
+    Raises:
+      CheckpointError: If its weights are not there, or do not fit.
+    """
+    heads = [data.make_head(encoder) for data in tasks]
+    model = FinetuningModel(encoder, heads, tasks[0].windows)
+    checkpoint = reading.read_checkpoint(directory)
+    reading.assign_all(checkpoint, model.variables, directory, "the model")
+    return model
 
 
 def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
     """Gives a model that was trained with patience its best weights.
 
-    Args:
-      plan: Of the model.
-      engine: Of its training, which has ended.
-
     Returns:
       "best_step", whose weights these now are; None where the dev score was
       never finite, and these are the last; "last_step", where training ended,
       and "evaluations_since_best".
-
-    Raises:
-      TrainingError: If the best weights are not there.
     """
     directory = plan.run.model_dir
     best = metrics_log.best_evaluation(
@@ -162,11 +226,8 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
     )
     step = best.record and best.record["step"]
     if step is not None:
-        prefix = os.path.join(
-            directory,
-            model_directory.BEST_DIR,
-            f"{model_directory.CHECKPOINT_NAME}-{step}",
-        )
+        name = f"{model_directory.CHECKPOINT_NAME}-{step}"
+        prefix = os.path.join(directory, model_directory.BEST_DIR, name)
         if not os.path.isfile(f"{prefix}.index"):
             raise errors.TrainingError(
                 f"Expected the best weights of {directory}, of step {step}, at "
@@ -178,24 +239,6 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
         "last_step": int(engine.global_step.numpy()),
         "evaluations_since_best": best.num_since,
     }
-
-
-def write_predictions(
-    directory: str,
-    tasks: Sequence[TaskData],
-    found: evaluation.Evaluation,
-) -> None:
-    """Writes what a model said of each row, and what benchmarks want.
-
-    Args:
-      directory: For the files.
-      tasks: With their rows.
-      found: What the model said of some of these.
-    """
-    for data in tasks:
-        prefix = f"{data.task.name}_" if len(tasks) > 1 else ""
-        for split, outputs in found.outputs[data.task.name].items():
-            predictions.write(directory, prefix, data, split, outputs)
 
 
 def refuse_changes(plan: RunPlan) -> None:
@@ -211,63 +254,84 @@ def refuse_changes(plan: RunPlan) -> None:
         vocabulary or initial weights are not those that it was trained with.
     """
     planned = {trial.number: trial for trial in plan.trials}
-    for number in model_directory.trial_numbers(plan.run.model_dir):
-        directory = model_directory.trial_dir(plan.run.model_dir, number)
+    for number in model_directory.trial_numbers(plan.config.run.model_dir):
+        directory = model_directory.trial_dir(plan.config.run.model_dir, number)
         claim = _read_claim(directory)
         if claim is None:
             continue
         if number in planned:
-            _refuse_other_settings(directory, planned[number], claim)
+            _require_same_settings(directory, planned[number].as_dict(), claim)
         elif "replaces" not in claim:
             continue  # There were more trials before.
-        if not _has_learned(directory):
-            continue
+        path = os.path.join(directory, model_directory.RESULTS_FILE)
+        if not os.path.isfile(path) and not saving.checkpoints_of(directory):
+            continue  # It has learned nothing.
         of_fold = dataclasses.replace(plan.trials[0], fold=claim.get("fold"))
-        ours = plan.of_trial(of_fold).digests
-        if changed := digests.changes(ours, claim[DIGESTS]):
-            raise errors.ConfigError(
-                f"{directory} holds a model of other data. Since it was "
-                f"trained, these have changed: {', '.join(changed)}. Choose "
-                "another --model_dir, or bring back what was there to go on "
-                "with that run"
-            )
+        digests = plan.of_trial(of_fold).digests
+        validation.require_same(
+            digests,
+            claim[DIGESTS],
+            f"{directory} holds a model of other data",
+            _new_rows(digests, claim[DIGESTS]),
+            "Choose another --model_dir, or bring back what was there to go on "
+            "with that run",
+        )
 
 
-def _finished(plan: TrialPlan, is_chief: bool) -> dict:
+def _require_same_settings(directory: str, trial: dict, claim: dict) -> None:
+    validation.require_same(
+        trial, claim, f"{directory} holds another trial", [DIGESTS]
+    )
+
+
+def _new_rows(digests: Mapping, claimed: Mapping) -> list[str]:
+    """rows.<task>.<split> of the splits that an earlier run did not have."""
+    return [
+        f"rows.{task}.{split}"
+        for task, rows in digests["rows"].items()
+        for split in rows
+        if split not in (*claimed["rows"].get(task, {}), *_NEEDED)
+    ]
+
+
+def _finished(plan: TrialPlan, claim: dict, is_chief: bool) -> dict:
     """The results of a finished trial, with those of splits that are new."""
     directory = plan.run.model_dir
-    path = os.path.join(directory, model_directory.RESULTS_FILE)
-    result = results.read_of_trial(directory, [d.task.name for d in plan.tasks])
-    reports = read_json(os.path.join(directory, model_directory.REPORTS_FILE))
-    claim = _read_claim(directory)
-    assert claim is not None
-    new = digests.new_splits(plan.digests, claim[DIGESTS])
-    if not new:
-        return result | {"reports": reports}
-    evaluator = evaluation.Evaluator(
-        fitting.trained_model(directory, plan.start.encoder_config, plan.tasks),
-        plan.tasks,
-        plan.eval_batch_size,
+    record = results.read_of_trial(
+        directory, [data.task.name for data in plan.tasks]
     )
-    found = evaluator.ask(new)
-    for name, scores in found.scores.items():
-        result["tasks"][name] |= scores
-    for name, of_task in evaluation.reports(plan.tasks, found).items():
-        reports[name] = reports.get(name, {}) | of_task
-    if is_chief:
-        write_predictions(directory, plan.tasks, found)
-        _write_reports(directory, reports)
-        write_json(path, result)
-        _claim(plan)
-    return result | {"reports": reports}
+    path = os.path.join(directory, model_directory.REPORTS_FILE)
+    reports = read_json(path)
+    new = _new_rows(plan.digests, claim[DIGESTS])
+    if new:
+        evaluator = evaluation.Evaluator(
+            trained_model(directory, plan.start.encoder_config, plan.tasks),
+            plan.tasks,
+            plan.data.eval_batch_size,
+        )
+        answers = evaluator.ask([name.rpartition(".")[2] for name in new])
+        for name, scores in answers.scores.items():
+            record["tasks"][name] |= scores
+        for name, of_task in evaluation.reports(plan.tasks, answers).items():
+            reports[name] = reports.get(name, {}) | of_task
+        if is_chief:
+            _write(directory, plan.tasks, answers, reports, record)
+            _claim(plan)
+    return record | {"reports": reports}
 
 
-def _write_reports(directory: str, reports: dict[str, dict]) -> None:
-    write_json(
-        os.path.join(directory, model_directory.REPORTS_FILE),
-        reports,
-        indent=None,
-    )
+def _write(
+    directory: str,
+    tasks: Sequence[TaskData],
+    answers: evaluation.Evaluation,
+    reports: dict[str, dict],
+    record: dict,
+) -> None:
+    """Writes what a model said of rows, and last its scores."""
+    predictions.write_all(directory, tasks, answers)
+    path = os.path.join(directory, model_directory.REPORTS_FILE)
+    write_json(path, reports, indent=None)
+    write_json(os.path.join(directory, model_directory.RESULTS_FILE), record)
 
 
 def _read_claim(directory: str) -> dict | None:
@@ -281,7 +345,7 @@ def _read_claim(directory: str) -> dict | None:
             f"{path} is of another version of electra_tf, whose runs this one "
             "does not go on with: choose another --model_dir"
         )
-    digests.check(claim[DIGESTS], path)
+    check_fields(claim[DIGESTS], path, ("rows",), rows=dict[str, dict])
     return claim
 
 
@@ -290,16 +354,4 @@ def _claim(plan: TrialPlan) -> None:
     write_json(
         os.path.join(plan.run.model_dir, model_directory.TRIAL_FILE),
         plan.trial.as_dict() | {DIGESTS: plan.digests},
-    )
-
-
-def _has_learned(directory: str) -> bool:
-    """Whether there is more in the folder of a trial than its settings."""
-    path = os.path.join(directory, model_directory.RESULTS_FILE)
-    return os.path.isfile(path) or bool(saving.checkpoints_of(directory))
-
-
-def _refuse_other_settings(directory: str, ours: Trial, claim: dict) -> None:
-    validation.require_same(
-        ours.as_dict(), claim, f"{directory} holds another trial", [DIGESTS]
     )

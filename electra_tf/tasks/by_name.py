@@ -1,4 +1,4 @@
-"""The tasks of a run: by name, or that of files of your own.
+"""Tasks by name: those of the original, a few more, and your own.
 
 A task reads its files into examples, turns examples into features, builds its
 head and scores its head's outputs:
@@ -17,29 +17,21 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning.configs import (
-    MRQA_TASKS,
-    SQUAD_TASKS,
-    FinetuningDataConfig,
-)
-from electra_tf.tasks import (
-    glue,
-    own_data,
-    question_answering,
-    tagging,
-)
+from electra_tf.tasks import glue, question_answering, tagging
+from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS
 from electra_tf.tasks.task import Task
 
-_TEXT_TASKS: dict[str, Callable[..., Task]] = {
-    "cola": glue.Cola,
-    "mnli": glue.Mnli,
-    "mrpc": glue.Mrpc,
-    "qnli": glue.Qnli,
-    "qqp": glue.Qqp,
-    "rte": glue.Rte,
-    "sst": glue.Sst,
-    "sts": glue.Sts,
-    "wnli": glue.Wnli,
+# Name -> class, and what GLUE's own archive calls the folder.
+_GLUE: dict[str, tuple[Callable[..., Task], str]] = {
+    "cola": (glue.Cola, "CoLA"),
+    "mnli": (glue.Mnli, "MNLI"),
+    "mrpc": (glue.Mrpc, "MRPC"),
+    "qnli": (glue.Qnli, "QNLI"),
+    "qqp": (glue.Qqp, "QQP"),
+    "rte": (glue.Rte, "RTE"),
+    "sst": (glue.Sst, "SST-2"),
+    "sts": (glue.Sts, "STS-B"),
+    "wnli": (glue.Wnli, "WNLI"),
 }
 # The options of tagging tasks; those but "chunk" are not in the original. The
 # column of parts of speech is that of CoNLL-2000 and CoNLL-2003.
@@ -49,25 +41,13 @@ _TAGGING_TASKS: dict[str, dict] = {
     "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
 }
 
-# The folders of GLUE's own archive, and what others are called.
-_OTHER_FOLDERS = {
-    "cola": "CoLA",
-    "mnli": "MNLI",
-    "mrpc": "MRPC",
-    "qnli": "QNLI",
-    "qqp": "QQP",
-    "rte": "RTE",
-    "sst": "SST-2",
-    "sts": "STS-B",
-    "wnli": "WNLI",
+_FOLDERS = {name: folder for name, (_, folder) in _GLUE.items()} | {
     "ner": "conll2003",
     "pos": "conll2003",
     "korquad": "KorQuAD",
 }
 
-TASK_NAMES = tuple(
-    sorted([*_TEXT_TASKS, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS])
-)
+TASK_NAMES = tuple(sorted([*_GLUE, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS]))
 
 
 _registered: dict[str, Callable[[str], Task]] = {}
@@ -97,8 +77,8 @@ def possible_folders(
     """Where `find_folder` looks, in its order, but for `data_dir` itself."""
     data_dir = pathlib.Path(data_dir)
     folders = [data_dir / "finetuning_data" / name, data_dir / name]
-    if name in _OTHER_FOLDERS:
-        folders.append(data_dir / _OTHER_FOLDERS[name])
+    if name in _FOLDERS:
+        folders.append(data_dir / _FOLDERS[name])
     return folders
 
 
@@ -152,8 +132,8 @@ def get_task(
             + errors.did_you_mean(repr(name), map(repr, known))
         )
     data_dir = find_folder(name, data_dir)
-    if name in _TEXT_TASKS:
-        return _TEXT_TASKS[name](data_dir, double_unordered)
+    if name in _GLUE:
+        return _GLUE[name][0](data_dir, double_unordered)
     if name in _TAGGING_TASKS:
         return tagging.TaggingTask.in_folder(
             name, data_dir, **_TAGGING_TASKS[name]
@@ -166,43 +146,3 @@ def get_task(
         is_mrqa=name in MRQA_TASKS,
         is_korean=name == "korquad",
     )
-
-
-def make_tasks(
-    data: FinetuningDataConfig, qa_config: QuestionAnsweringConfig | None
-) -> list[Task]:
-    """The tasks that a configuration names, or that of its files.
-
-    Args:
-      data: Of the run.
-      qa_config: Options of question answering.
-
-    Raises:
-      ValueError: If a name is unknown, or a file missing or damaged.
-    """
-    tasks = []
-    for name in data.task_names:
-        folders = map(str, possible_folders(name, data.data_dir))
-        task = get_task(name, data.data_dir, data.double_unordered, qa_config)
-        task.looked_in = f"{', '.join(folders)} or {data.data_dir}"
-        tasks.append(task)
-    if tasks:
-        return tasks
-    files = {
-        "train": data.train_file,
-        "dev": data.dev_file,
-        "test": data.test_file,
-    }
-    return [
-        own_data.make_task(
-            data.task_name,
-            {split: path for split, path in files.items() if path},
-            data.task_type,
-            data.text_columns,
-            data.label_column,
-            data.label_separator,
-            data.has_header,
-            data.skip_empty_texts,
-            data.label_names,
-        )
-    ]

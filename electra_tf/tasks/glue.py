@@ -3,12 +3,12 @@
 import os
 import pathlib
 import typing
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.tasks import metrics, text_tasks
 from electra_tf.tasks.task import read_tsv
 
@@ -109,10 +109,7 @@ def read_glue(
         )
         if not examples:
             raise ValueError(f"{problem}, and no row with enough.")
-        warnings.warn(
-            f"{problem}; {len(short_rows)} such row(s) are left out.",
-            stacklevel=2,
-        )
+        errors.warn(f"{problem}; {len(short_rows)} such row(s) are left out.")
     if not examples:
         raise ValueError(f"Expected examples. Received: none in {path!r}.")
     return examples
@@ -156,7 +153,7 @@ def _refuse_other_columns(
             )
 
 
-class GlueFiles:
+class GlueFiles(text_tasks.TextTask):
     """Mixed into GLUE tasks: one file for each split in one folder.
 
     Attributes:
@@ -201,22 +198,21 @@ class GlueFiles:
     def file_stem(self, split: str) -> str:
         return split
 
-    def warnings(self, examples=None, features=None):
-        found = super().warnings(examples, features)
-        for split, name in self.SUBMISSIONS.items():
-            rows = (examples or {}).get(split, ())
-            if not rows:
-                continue
-            path = rows[0].source[0]
-            if odd := _not_in_order(rows):
-                found.append(
-                    f"{path}, row {odd.source[1]}: GLUE's file has the index "
-                    f"{odd.eid} here, and this {odd.glue_index!r}: there will "
-                    f"be no {name}"
-                )
-            else:
-                found += doubt_of_length(path, len(rows), name)
-        return found
+    def look_at(self, split, examples, features):
+        super().look_at(split, examples, features)
+        name = self.SUBMISSIONS.get(split)
+        if name is None:
+            return
+        path = examples[0].source[0]
+        if odd := _not_in_order(examples):
+            self.warn(
+                f"{path}, row {odd.source[1]}: GLUE's file has the index "
+                f"{odd.eid} here, and this {odd.glue_index!r}: there will be "
+                f"no {name}"
+            )
+        else:
+            for line in doubt_of_length(path, len(examples), name):
+                self.warn(line)
 
     def submission_rows(self, split, examples, outputs):
         if split not in self.SUBMISSIONS or _not_in_order(examples):

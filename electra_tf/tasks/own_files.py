@@ -1,35 +1,37 @@
-"""Labelled rows in files -> the columns that count, by one convention.
+"""Tasks of files of one's own: classes, numbers, several labels or tags a row.
 
-A .tsv or .csv has a header, a .jsonl an object in each line, a .json a list of
-rows or an object of columns. Texts are in the column `text` or in a usual pair,
-labels in `label`; other names are given. What does not fit is refused with the
-flag that mends it.
+    task = own_files.make_task("moods", {"train": "a.tsv", "dev": "b.tsv"})
+
+How the training file was read is in the task's `origin`, a line for the log.
 """
 
-import csv
 import dataclasses
-import json
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from electra_tf import errors
-from electra_tf.command_line.column_names import TEXT_PAIRS
-from electra_tf.tasks.task import parse_json, read_lines
-
-TEXT_NAMES = ("text", "sentence", "tokens", "words")
-LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
-# Hugging Face's data sets have it where a word has no label.
-NO_LABEL = "-100"
-
-# What other files than that of training need to know of it.
-READING = (
-    *("train_file", "columns", "text_columns", "label_column"),
-    *("has_header", "label_names"),
+from electra_tf.model import task_head
+from electra_tf.tasks import (
+    conll,
+    names,
+    tables,
+    tag_schemes,
+    tagging,
+    text_tasks,
 )
+from electra_tf.tasks.task import Task
+from electra_tf.tasks.text_tasks import TextExample, listing, number
 
-# Longer than any text that is meant: more is an open quote.
-_LONGEST_FIELD = 10_000_000
+TASK_TYPES = ("auto", *names.TASK_TYPES)
+NO_LABEL = tagging.NO_LABEL
+
+# Files with a word and its tags in each row.
+_CONLL_ENDINGS = (".txt", ".conll")
+# With this many rows, labels that hardly repeat are no classes.
+_LEAST_ROWS_TO_JUDGE = 20
 
 Value = str | list[str] | None
 
@@ -49,261 +51,131 @@ class Row(typing.NamedTuple):
     label: Value
 
 
-class Table(typing.NamedTuple):
-    """A file's rows.
-
-    Attributes:
-      path: The file.
-      columns: Their names; "1", "2", ... without a header.
-      rows: The number of each row, and its values.
-    """
-
-    path: str
-    columns: list[str]
-    rows: list[tuple[int, list]]
-
-    def find(self, name: str) -> int | None:
-        """Where a column is, whatever the case of its name, or None."""
-        if name in self.columns:
-            return self.columns.index(name)
-        names = [column.lower() for column in self.columns]
-        return names.index(name.lower()) if name.lower() in names else None
-
-    def position(self, name: str, flag: str) -> int:
-        """Where a column is.
-
-        Args:
-          name: Of the column.
-          flag: Names another one.
-
-        Raises:
-          ValueError: If there is no such column.
-        """
-        column = self.find(name)
-        if column is None:
-            raise ValueError(
-                f"Expected the column {name!r}, or another one by {flag}. "
-                f"Received: {self.described()}."
-                + errors.did_you_mean(repr(name), map(repr, self.columns))
-            )
-        return column
-
-    def described(self) -> str:
-        """The file and its columns, for a message."""
-        names = ", ".join(repr(name[:40]) for name in self.columns[:20])
-        return f"{self.path!r} with the columns {names}"
-
-
-def items(value: Value) -> list[str]:
-    """The words, or the tags, of a row."""
-    return value if isinstance(value, list) else (value or "").split()
-
-
-def read_table(path: str | os.PathLike, has_header: bool = True) -> Table:
-    """Reads a table.
-
-    Args:
-      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8; any file that
-        `tf.io.gfile` reads.
-      has_header: Whether the first row of a .tsv or .csv names the columns.
-
-    Raises:
-      ValueError: If the file cannot be read, has no rows, or rows of different
-        columns.
-    """
-    path = os.fspath(path)
-    ending = os.path.splitext(path)[1].lower()
-    if ending in (".jsonl", ".json"):
-        records = read_records(path)
-        columns = list(records[0][1])
-        for number, record in records:
-            if record.keys() != set(columns):
-                raise ValueError(
-                    f"Expected the names {', '.join(columns)}, as in the first "
-                    f"row. Received: {', '.join(record)} in {path!r}, row "
-                    f"{number}."
-                )
-        return Table(
-            path, columns, [(n, [r[c] for c in columns]) for n, r in records]
-        )
-    if ending == ".tsv":
-        lines = enumerate(read_lines(path), start=1)
-        rows = [(number, line.split("\t")) for number, line in lines]
-    elif ending == ".csv":
-        rows = _read_csv(path)
-    else:
-        raise ValueError(
-            "Expected a file ending in .tsv, .csv, .jsonl or .json, or with a "
-            f"word and its tag in each row .txt or .conll. Received: {path!r}."
-        )
-    rows = [row for row in rows if any(map(str.strip, row[1]))]
-    for number, values in rows:
-        if len(values) != len(rows[0][1]):
-            raise ValueError(
-                f"Expected {len(rows[0][1])} columns, as in row {rows[0][0]}. "
-                f"Received: {len(values)} in {path!r}, row {number}."
-                + " Quotes mean nothing in a .tsv: name it .csv if they do."
-                * (ending == ".tsv" and '"' in "".join(values))
-            )
-    if not rows[has_header:]:
-        raise ValueError(
-            f"Expected rows{' below the header' * bool(rows)}. Received: none "
-            f"in {path!r}."
-        )
-    if not has_header:
-        return Table(path, [str(i + 1) for i, _ in enumerate(rows[0][1])], rows)
-    columns = [name.strip() for name in rows[0][1]]
-    twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
-    if twice:
-        raise ValueError(
-            f"Expected a header with different names. Received: {twice[0]!r} "
-            f"twice in {path!r} (--has_header=False if it is a row)."
-        )
-    return Table(path, columns, rows[1:])
-
-
-def _read_csv(path: str) -> list[tuple[int, list[str]]]:
-    """The rows by the separator that cuts the first line most often.
-
-    Spreadsheets separate with a comma, semicolon or tab, as their country does.
-    """
-    csv.field_size_limit(_LONGEST_FIELD)
-    lines = read_lines(path)
-    separator = max(
-        ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
-    )
-    reader = csv.reader(
-        (line + "\n" for line in lines), delimiter=separator, strict=True
-    )
-    rows = []
-    number = 1
-    try:
-        for values in reader:
-            rows.append((number, values))
-            number = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(
-            "Expected quotes in pairs, and two for one inside a quoted text. "
-            f"Received: {path!r}, where the row that begins in line {number} "
-            f"runs to line {max(number, reader.line_num)}: {error}."
-        ) from None
-    return rows
-
-
-def read_records(path: str) -> list[tuple[int, dict]]:
-    """The rows of a .jsonl or .json, each with its number.
-
-    Args:
-      path: An object in each line; or one list of objects; or one object whose
-        values are lists, the columns.
-
-    Raises:
-      ValueError: If the file is something else.
-    """
-    lines = [
-        line for line in enumerate(read_lines(path), start=1) if line[1].strip()
-    ]
-    first = lines[0][1].strip()
-    # What Hugging Face's data sets write as .json has an object in each line.
-    has_lines = len(lines) > 1 and first[0] == "{" and first[-1] == "}"
-    records: typing.Any
-    if has_lines or path.lower().endswith(".jsonl"):
-        records = [(n, parse_json(line, path, n)) for n, line in lines]
-    else:
-        records = parse_json("\n".join(line for _, line in lines), path)
-        if isinstance(records, dict) and records:
-            columns = list(records.values())
-            sizes = {isinstance(c, list) and len(c) for c in columns}
-            if len(sizes) == 1 and False not in sizes:
-                rows = zip(*columns, strict=True)
-                records = [dict(zip(records, r, strict=True)) for r in rows]
-        if not isinstance(records, list) or not records:
-            raise ValueError(
-                "Expected a list of rows, or an object of columns of the same "
-                f"length. Received: {path!r}. Files in SQuAD's layout are read "
-                "by --task_names=squad --data_dir=<their folder>."
-            )
-        records = list(enumerate(records, start=1))
-    for number, record in records:
-        if not isinstance(record, dict) or not record:
-            raise ValueError(
-                f"Expected a JSON object in each row. Received: {path!r}, row "
-                f"{number}: {str(record)[:40]!r}."
-            )
-    return records
-
-
-def choose_columns(
-    table: Table,
+def make_task(
+    name: str,
+    files: Mapping[str, str | os.PathLike],
+    task_type: str = "auto",
     text_columns: Sequence[str] = (),
     label_column: str = "",
+    label_separator: str = "",
     has_header: bool = True,
-) -> tuple[list[str], str]:
-    """Which columns hold the texts and the labels.
+    skip_empty_texts: bool = False,
+    label_names: Sequence[str] = (),
+) -> Task:
+    """A task of labelled rows in files.
 
     Args:
-      table: The training file.
-      text_columns: Those of the texts, where they are named.
-      label_column: That of the labels, where it is named.
-      has_header: False for columns without names: two are text and label.
+      name: See `Task`.
+      files: Split ("train" is required, also "dev" and "test") -> a file ending
+        in .tsv, .csv, .jsonl or .json, or in .txt or .conll with a word and its
+        tag in each row. "test" may have no labels.
+      task_type: One of `TASK_TYPES`. "auto" takes lists of words for tagging,
+        lists of labels and labels with a separator for multi_label, numbers
+        with a decimal point for regression, and all else for classes.
+      text_columns: Names of one or two columns; by default `text` or a usual
+        pair.
+      label_column: Name of the column of labels; by default `label`.
+      label_separator: Between the labels of a row, "|" by default; makes "auto"
+        multi_label.
+      has_header: Whether the first row of a .tsv or .csv names the columns,
+        which are called "1", "2", ... otherwise.
+      skip_empty_texts: Leave rows without a text out and count them, rather
+        than refuse them.
+      label_names: Names of labels that are the numbers 0, 1, ... in the files.
 
     Returns:
-      Names of one or two columns, and of another one.
+      The task.
 
     Raises:
-      ValueError: If there are no such columns, or more than one choice.
+      ValueError: If the files cannot be read or make no such task.
     """
-    if table.columns == ["1", "2"] and not has_header:
-        text_columns, label_column = text_columns or "1", label_column or "2"
-    texts = [
-        table.columns[table.position(name, "--text_columns")]
-        for name in text_columns
-    ]
-    if label_column:
-        position = table.position(label_column, "--label_column")
-        label_column = table.columns[position]
-    others = [c for c in table.columns if c not in (*texts, label_column)]
-    names = [column.lower() for column in others]
-    if not texts:
-        pairs = [
-            [others[names.index(name)] for name in pair]
-            for pair in TEXT_PAIRS
-            if set(pair) <= set(names)
-        ]
-        single = [
-            [column]
-            for column, name in zip(others, names, strict=True)
-            if name in TEXT_NAMES and not any(column in p for p in pairs)
-        ]
-        usual = "'text', or a usual pair"
-        texts = _only(pairs + single, table, "text_columns", usual)
-    if not label_column:
-        labels = [c for c in others if c.lower() in LABEL_NAMES]
-        choices = [[column] for column in labels]
-        label_column = _only(choices, table, "label_column", "'label'")[0]
-    if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
+    if task_type not in TASK_TYPES:
         raise ValueError(
-            "Expected one or two text columns and another one of labels. "
-            f"Received: --text_columns={','.join(texts)} "
-            f"--label_column={label_column}."
+            f"Expected one of the task types {', '.join(TASK_TYPES)}. "
+            f"Received: {task_type!r}."
         )
-    return texts, label_column
-
-
-def _only(
-    choices: Sequence[list[str]], table: Table, flag: str, usual: str
-) -> list[str]:
-    """The only choice of columns that there is."""
-    if len(choices) == 1:
-        return choices[0]
-    where = ", where it may be " * bool(choices)
-    where += " or ".join(repr(",".join(columns)) for columns in choices)
-    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
-        where = " (--has_header=False if these are a row)"
-    raise ValueError(
-        f"Expected {'one' if choices else 'a'} column {usual}: say which in "
-        f"--{flag}. Received: {table.described()}{where}."
+    paths = {split: os.fspath(path) for split, path in files.items() if path}
+    if "train" not in paths:
+        raise ValueError(
+            "Expected a training file, whose labels define the task. "
+            f"Received: {sorted(paths)}."
+        )
+    train = paths["train"]
+    is_conll = train.lower().endswith(_CONLL_ENDINGS)
+    if is_conll and task_type in ("auto", "tagging"):
+        return OwnTagging(name, paths)
+    table = tables.read(train, has_header)
+    texts, label = tables.choose_columns(
+        table, text_columns, label_column, has_header
     )
+    source = OwnFiles(
+        paths,
+        train,
+        table.columns,
+        texts,
+        label,
+        has_header,
+        list(label_names),
+        label_separator or task_head.LABEL_SEPARATOR,
+        skip_empty_texts,
+    )
+    if task_type == "auto":
+        task_type = _kind_of_labels(source, bool(label_separator))
+    task: typing.Any
+    if task_type == "tagging":
+        task = OwnTagging(name, paths, source)
+        what = task.listed()
+    elif task_type == "regression":
+        task = OwnRegression(name, source, *_range_of_labels(source))
+        what = f"from {task.min_value} to {task.max_value}"
+    else:
+        is_one = task_type == "classification"
+        kind = OwnClassification if is_one else OwnMultiLabel
+        task = kind(name, source, _labels_of(source, is_one))
+        what = f"{len(task.labels)} labels ({listing(task.labels, 5)})"
+    left = [c for c in table.columns if c not in (*texts, label)]
+    task.origin = (
+        f"{train}: text in {'columns' if texts[1:] else 'column'} "
+        f"{' and '.join(map(repr, texts))}, labels in {label!r}: {task_type} "
+        + "with " * (task_type != "regression")
+        + what
+        + f"; not read: {listing(left)}" * bool(left)
+    )
+    return task
+
+
+def task_of_model(
+    name: str,
+    files: Mapping[str, str | os.PathLike],
+    model: Mapping,
+    skip_empty_texts: bool = False,
+) -> Task:
+    """The task of a model, for files that are like its training file.
+
+    Args:
+      name: See `Task`.
+      files: "dev" or "test", or both -> file; see `make_task`.
+      model: `Task.description` of the task that was trained, and as "reading"
+        its `Task.reading`.
+      skip_empty_texts: See `make_task`.
+
+    Raises:
+      ValueError: If a file cannot be read.
+    """
+    reading = dict(model["reading"])
+    paths = {split: os.fspath(path) for split, path in files.items() if path}
+    kind = model["kind"]
+    source: typing.Any = None
+    if "text_columns" in reading:
+        source = OwnFiles(paths, **reading, skip_empty_texts=skip_empty_texts)
+    if kind == "tagging":
+        return OwnTagging(name, paths, source, model)
+    if kind == "regression":
+        unit = (model[key] for key in ("min_value", "max_value", "scale"))
+        return OwnRegression(name, source, *unit)
+    is_one = kind == "classification"
+    of_kind = OwnClassification if is_one else OwnMultiLabel
+    return of_kind(name, source, model["labels"])
 
 
 @dataclasses.dataclass
@@ -315,11 +187,11 @@ class OwnFiles:
       train_file: Whose labels define the task, and its `columns`.
       text_columns: Names of one or two columns.
       label_column: Name of the column of labels; "test" may lack it.
-      has_header: See `read_table`.
+      has_header: See `tables.read`.
       label_names: Of labels that are the numbers 0, 1, ...; none for labels as
         they are.
+      label_separator: Between the labels of a row that may have several.
       skip_empty_texts: Leave rows without a text out, rather than refuse them.
-      num_skipped: Split -> how many were, once it was read.
     """
 
     paths: dict[str, str]
@@ -329,18 +201,14 @@ class OwnFiles:
     label_column: str
     has_header: bool = True
     label_names: Sequence[str] = ()
+    label_separator: str = task_head.LABEL_SEPARATOR
     skip_empty_texts: bool = False
 
     def __post_init__(self):
         self._rows: dict[str, list[Row]] = {}
-        self.num_skipped: dict[str, int] = {}
 
-    def rows(self, split: str, table: Table | None = None) -> list[Row]:
-        """The rows of a split.
-
-        Args:
-          split: Whose file is read once.
-          table: What is in the file, if it was read.
+    def rows(self, split: str) -> list[Row]:
+        """The rows of a split, whose file is read once.
 
         Raises:
           ValueError: If the file cannot be read, lacks a column, or a row has
@@ -352,8 +220,7 @@ class OwnFiles:
                 f"Received: {split!r}."
             )
         if split not in self._rows:
-            table = table or read_table(self.paths[split], self.has_header)
-            self._rows[split] = self._read(split, table)
+            self._rows[split] = self._read(split)
         return self._rows[split]
 
     def has_labels(self, split: str) -> bool:
@@ -368,17 +235,12 @@ class OwnFiles:
 
     def reading(self) -> dict:
         """See `Task.reading`."""
-        return {name: getattr(self, name) for name in READING}
+        left_out = ("paths", "skip_empty_texts")
+        values = dataclasses.asdict(self)
+        return {key: values[key] for key in values if key not in left_out}
 
-    def warnings(self) -> list[str]:
-        """A line for each split that was read, with rows left out."""
-        return [
-            f"{split}: {count} rows without a text are left out"
-            for split, count in self.num_skipped.items()
-            if count
-        ]
-
-    def _read(self, split: str, table: Table) -> list[Row]:
+    def _read(self, split: str) -> list[Row]:
+        table = tables.read(self.paths[split], self.has_header)
         texts = [table.position(c, "--text_columns") for c in self.text_columns]
         label = table.find(self.label_column)
         if split == "test" and label is not None:
@@ -389,14 +251,15 @@ class OwnFiles:
         elif label is None and split != "test":
             label = table.position(self.label_column, "--label_column")
         rows = []
-        for number, values in table.rows:
-            where = f"{table.path!r}, row {number}"
-            found = [_value(values[i], where) for i in texts]
-            if all(map(items, found)):
-                of_row = None
+        for row, values in table.rows:
+            where = f"{table.path!r}, row {row}"
+            of_row = [tables.value_of(values[i], where) for i in texts]
+            if all(map(_words, of_row)):
+                said = None
                 if label is not None:
-                    of_row = self._named(_value(values[label], where), where)
-                rows.append(Row(number, found, of_row))
+                    value = tables.value_of(values[label], where)
+                    said = self._named(value, where)
+                rows.append(Row(row, of_row, said))
             elif not self.skip_empty_texts:
                 raise ValueError(
                     f"Expected a text. Received: an empty one in {where} "
@@ -406,7 +269,10 @@ class OwnFiles:
             raise ValueError(
                 f"Expected texts. Received: none in {table.path!r}."
             )
-        self.num_skipped[split] = len(table.rows) - len(rows)
+        if num_skipped := len(table.rows) - len(rows):
+            errors.warn(
+                f"{table.path}: {num_skipped} rows without a text are left out"
+            )
         return rows
 
     def _named(self, label: Value, where: str) -> Value:
@@ -423,18 +289,318 @@ class OwnFiles:
             f"--label_names has names. Received: {label!r} in {where}."
         )
 
+    def split_label(self, label: Value) -> tuple[str, ...]:
+        """The labels of a row that may have several."""
+        parts = label or ()
+        if isinstance(label, str):
+            parts = label.split(self.label_separator)
+        return tuple(part.strip() for part in parts if part.strip())
 
-def _value(value: typing.Any, where: str) -> str | list[str]:
-    """A value as the text that it would be in a .tsv, or a list of such."""
-    if isinstance(value, list) and not any(
-        item is None or isinstance(item, list | dict) for item in value
+
+def _words(value: Value) -> list[str]:
+    """The words, or the tags, of a row."""
+    return value if isinstance(value, list) else (value or "").split()
+
+
+def _one(label: Value, source: tuple[str, int]) -> str:
+    """The label of a row that has one."""
+    if isinstance(label, str) and label not in ("", NO_LABEL):
+        return label
+    raise ValueError(
+        f"Expected a label. Received: {label or 'an empty one'} in "
+        f"{source[0]!r}, row {source[1]}."
+    )
+
+
+# --- What the labels of the training file say --------------------------------
+
+
+def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
+    """One of `TASK_TYPES` but "auto"; refuses almost as many labels as rows."""
+    rows = source.rows("train")
+    if isinstance(rows[0].texts[0], list):
+        return "tagging"
+    labels = [row.label for row in rows]
+    values = list(map(str, labels))
+    bar = task_head.LABEL_SEPARATOR
+    if (
+        has_separator
+        or bar in "".join(values)
+        or list in set(map(type, labels))
     ):
-        return [str(_value(item, where)) for item in value]
-    if isinstance(value, list | dict):
+        return "multi_label"
+    if np.isfinite([*map(number, values)]).all() and "." in "".join(values):
+        return "regression"
+    num_labels = len(set(values))
+    if num_labels > len(rows) / 2 and len(rows) >= _LEAST_ROWS_TO_JUDGE:
         raise ValueError(
-            "Expected a text, or a list of texts. Received: "
-            f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
+            f"Expected labels that repeat. Received: {num_labels} different "
+            f"ones in {len(rows)} rows of {source.train_file!r}, such as "
+            f"{values[0][:40]!r}: say which column in --label_column, or the "
+            "kind in --task_type (classification, regression, multi_label or "
+            "tagging)."
         )
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value)
+    return "classification"
+
+
+def _labels_of(source: OwnFiles, is_one: bool) -> list[str]:
+    """The classes of the training file, in their order."""
+    path = source.train_file
+    rows = source.rows("train")
+    if is_one:
+        labels = {_one(row.label, (path, row.number)) for row in rows}
+        _refuse_one_label(labels, path)
+    else:
+        labels = {x for row in rows for x in source.split_label(row.label)}
+    if not labels:
+        raise ValueError(f"Expected labels. Received: none in {path!r}.")
+    return text_tasks.in_order(labels)
+
+
+def _range_of_labels(source: OwnFiles) -> tuple[float, float, float]:
+    """Least and greatest number of the training file, and their distance."""
+    path = source.train_file
+    values = set()
+    for row in source.rows("train"):
+        value = number(_one(row.label, (path, row.number)))
+        if not np.isfinite(value):
+            raise ValueError(
+                "Expected a number with a decimal point. Received: "
+                f"{row.label!r} in {path!r}, row {row.number}."
+            )
+        values.add(value)
+    _refuse_one_label(values, path)
+    least, most = min(values), max(values)
+    if not task_head.float32_tells_apart(least, most):
+        raise ValueError(
+            "Expected labels that float32 tells apart, such as their "
+            f"differences from one of them. Received: {path!r} with "
+            f"{least:.15g} to {most:.15g}."
+        )
+    return least, most, most - least
+
+
+def _refuse_one_label(labels: set, path: str) -> None:
+    if len(labels) < 2:
+        raise ValueError(
+            "Expected two or more different labels. Received: "
+            f"{path!r} with the label {next(iter(labels))!r} only."
+        )
+
+
+# --- The tasks ---------------------------------------------------------------
+
+
+class _OwnTexts(text_tasks.TextTask):
+    """Mixed into tasks with texts from files of one's own."""
+
+    stand_in = ""  # For a label where there is none.
+
+    def __init__(self, name: str, source: OwnFiles, *of_kind):
+        super().__init__(name, *of_kind)
+        self.source = source
+
+    def reading(self):
+        return self.source.reading()
+
+    def splits(self):
+        return self.source.splits()
+
+    def has_labels(self, split):
+        return self.source.has_labels(split)
+
+    def read_examples(self, split):
+        examples = []
+        for row in self.source.rows(split):
+            texts = [t if isinstance(t, str) else " ".join(t or ())
+                     for t in row.texts]  # fmt: skip
+            place = (self.source.paths[split], row.number)
+            label = self.stand_in if row.label is None else row.label
+            examples.append(
+                TextExample(
+                    eid=len(examples),
+                    text_a=texts[0],
+                    text_b=texts[1] if texts[1:] else None,
+                    source=place,
+                    has_label=row.label is not None,
+                    **self.fields_of(label, place),
+                )
+            )
+        self.label_features(examples)  # A label unknown in training raises.
+        return examples
+
+    def fields_of(self, label: Value, place: tuple[str, int]) -> dict:
+        """What of an example comes from its label."""
+        return {"label": _one(label, place)}
+
+
+class OwnClassification(_OwnTexts, text_tasks.ClassificationTask):
+    """One label a row."""
+
+    main_metric = "macro_f1"
+
+    @property
+    def stand_in(self):
+        return self.labels[0]
+
+
+class OwnRegression(_OwnTexts, text_tasks.RegressionTask):
+    """A number a row; the range is that of the training file."""
+
+    @property
+    def stand_in(self):
+        return str(self.min_value)
+
+
+class OwnMultiLabel(_OwnTexts, text_tasks.MultiLabelTask):
+    """Any labels a row: a list in JSON, or separated; none is allowed."""
+
+    def fields_of(self, label, place):
+        labels = self.source.split_label(label)
+        joined = task_head.LABEL_SEPARATOR.join(labels)
+        return {"label": joined, "labels": labels}
+
+
+class OwnTagging(tagging.TaggingTask):
+    """A tag for each word.
+
+    Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
+    for themselves. The labels are those of the training file.
+
+    Args:
+      name: See `Task`.
+      paths: Split -> file, in CoNLL's layout if there is no `source`.
+      source: Columns of words and of tags, separated by white space or lists.
+      trained: See `task_of_model`; None to read the training file.
+
+    Raises:
+      ValueError: If the files cannot be read, or the tags are of two kinds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        paths: dict[str, str],
+        source: OwnFiles | None = None,
+        trained: Mapping | None = None,
+    ):
+        super().__init__(name, paths, as_original=False)
+        self.source = source
+        self._read: dict[str, conll.File] = {}
+        if trained is not None:
+            self.form = trained["form"]
+            self.is_token_level = trained["is_token_level"]
+            self.scheme = trained["scheme"]
+            self.labels = trained["labels"]
+            return
+        sentences = self.sentences("train")
+        tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
+        self.form = tag_schemes.form_of(tags)
+        self.is_token_level = not self.form
+        self.labels = text_tasks.in_order(tags)
+        if self.form:
+            self.scheme, is_mixed = tag_schemes.scheme_of(
+                (sentence.tags for sentence in sentences), self.form
+            )
+            if is_mixed:
+                self.warn(
+                    f"the tags of training are in {self.scheme}, but some spans"
+                    " begin or end in another scheme: answers are in the first"
+                )
+            tags = {tag_schemes.as_bioes(tag, self.form) for tag in tags}
+            kinds = sorted({tag[2:] for tag in tags} - {""})
+            self.labels = [p + k for k in kinds for p in tagging.PREFIXES]
+            self.labels.append(tagging.OUTSIDE)
+        elif stray := tag_schemes.stray_tag(tags):
+            row = next(s.row for s in sentences if stray in s.tags)
+            raise ValueError(
+                "Expected tags such as B-PER, I-PER and O, as others are. "
+                f"Received: {stray!r} in {paths['train']!r}, in the sentence "
+                f"that begins in row {row}."
+            )
+        elif all(map(str.isdigit, tags)):
+            self.warn(
+                "the tags are numbers, and scored as those of words: spans "
+                "need their names, --label_names=O,B-PER,I-PER,..."
+            )
+        if len(tags) < 2:
+            raise ValueError(
+                f"Expected words with different tags. Received: "
+                f"{listing(sorted(tags))} for all words of {paths['train']!r}."
+            )
+        if source is None:
+            self.origin = (
+                f"{paths['train']}: a word first and its tag last in each row: "
+                f"tagging with {self.listed()}"
+            )
+
+    def _names(self) -> list[str]:
+        """The labels; of spans their kinds, as letters are not the file's."""
+        if not self.form:
+            return self.labels
+        return sorted({label[2:] for label in self.labels} - {""})
+
+    def listed(self) -> str:
+        """How many tags there are, and which, for a message."""
+        what = f"kinds of spans in {self.scheme}" if self.form else "tags"
+        return f"{len(self._names())} {what} ({listing(self._names(), 5)})"
+
+    def reading(self):
+        return self.source.reading() if self.source else {}
+
+    def has_labels(self, split):
+        if self.source is not None:
+            return self.source.has_labels(split)
+        return self._file(split).sentences[0].has_tags
+
+    def _file(self, split: str) -> conll.File:
+        """What a file in CoNLL's layout has; only "test" may lack tags."""
+        if split not in self._read:
+            has_train = split == "test" and "train" in self.files
+            train = self._file("train") if has_train else None
+            self._read[split] = conll.read(self.files[split], train=train)
+        return self._read[split]
+
+    def sentences(self, split):
+        if self.source is None:
+            return self._file(split).sentences
+        sentences = []
+        for row in self.source.rows(split):
+            words, tags = _words(row.texts[0]), _words(row.label)
+            if row.label is None:
+                tags = [self.labels[-1]] * len(words)
+            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
+                raise ValueError(
+                    "Expected words, none empty, and a tag for each "
+                    "(--task_type says another kind of labels). Received: "
+                    f"{len(words)} words and {len(tags)} tags in "
+                    f"{self.files[split]!r}, row {row.number}."
+                )
+            has_tags = row.label is not None
+            sentences.append(
+                conll.Sentence(tuple(words), tuple(tags), row.number, has_tags)
+            )
+        return sentences
+
+    def labels_of_tags(self, sentence, path):
+        tags = [tag_schemes.as_bioes(tag, self.form) for tag in sentence.tags]
+        if self.form:  # A word without a label ends the span before it.
+            tags = [tagging.OUTSIDE if t == NO_LABEL else t for t in tags]
+        labels = [
+            NO_LABEL if tag == NO_LABEL else label
+            for tag, label in zip(
+                sentence.tags,
+                super().labels_of_tags(
+                    sentence._replace(tags=tuple(tags)), path
+                ),
+                strict=True,
+            )
+        ]
+        if unknown := {*labels} - {*self.labels, NO_LABEL}:
+            name = min(unknown)[2 if self.form else 0 :]
+            raise ValueError(
+                f"Expected tags of {listing(self._names())}, as in the "
+                f"training file. Received: {name!r} in {path!r}, row "
+                f"{sentence.row}."
+            )
+        return tuple(labels)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from electra_tf.tasks import own_files
+from electra_tf.tasks import tables
 from electra_tf.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
@@ -72,85 +72,78 @@ class Window(typing.NamedTuple):
     end_position: int = 0
 
 
-def read_rows(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file with a question and its passage in each row, and
-    where they are.
+def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file of questions, and where they are.
 
     Args:
-      path: A .jsonl or .json as Hugging Face's data sets write them, with the
-        columns id, question, context and answers, {"text": [...],
-        "answer_start": [...]}; a question without an answer is impossible.
+      path: A .json in SQuAD's layout, or rows as Hugging Face's data sets write
+        them, .jsonl or .json: id, question, context and answers, {"text":
+        [...], "answer_start": [...]}, where one without answers is impossible.
+      is_mrqa: Whether it is in MRQA's layout, a paragraph in each row.
 
     Raises:
       ValueError: If the file is something else.
     """
-    for number, row in own_files.read_records(path):
-        qa = {name: value for name, value in row.items() if name != "context"}
-        answers = qa.get("answers")
-        if isinstance(answers, dict):
-            columns = [answers.get("text"), answers.get("answer_start")]
-            sizes = [len(c) if isinstance(c, list) else -1 for c in columns]
-            if sizes[0] != sizes[1] or sizes[0] < 0:
+    if is_mrqa:
+        for row, line in enumerate(read_lines(path), start=1):
+            paragraph = parse_json(line, path, row) if line.strip() else {}
+            if not isinstance(paragraph, dict):
                 raise ValueError(
-                    "Expected answers with lists text and answer_start of one "
-                    f"length. Received: {reprlib.repr(answers)} in {path!r}, "
-                    f"row {number}."
+                    f"Expected a JSON object in each row. Received: {path!r}, "
+                    f"row {row}: {reprlib.repr(line)}."
                 )
-            qa["answers"] = [
-                {"text": text, "answer_start": start}
-                for text, start in zip(*columns, strict=True)
-            ]
-        qa.setdefault("is_impossible", not qa.get("answers"))
-        context = {name: row[name] for name in ("context",) if name in row}
-        yield f"row {number}", {**context, "qas": [qa]}
-
-
-def read_squad(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file in SQuAD's layout, or of rows, see `read_rows`,
-    and where they are."""
+            if line.strip() and "header" not in paragraph:
+                yield f"row {row}", paragraph
+        return
     lines = read_lines(path)
     is_json = path.lower().endswith(".json")
     content = None
     if is_json and not (len(lines) > 1 and lines[0].rstrip().endswith("}")):
         content = parse_json("\n".join(lines), path)
     if not isinstance(content, dict) or "question" in content:
-        yield from read_rows(path)
+        for row, record in tables.read_records(path):
+            yield f"row {row}", _of_row(record, f"{path!r}, row {row}")
         return
-    data = content.get("data")
-    if not isinstance(data, list):
+    articles = content.get("data")
+    if not isinstance(articles, list):
         raise ValueError(
             "Expected SQuAD's layout, an object with a list data, or rows with "
             f"context, question and answers. Received: {path!r}, with "
             f"{reprlib.repr(content)}."
         )
-    try:
-        articles = [list(article["paragraphs"]) for article in data]
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            "Expected SQuAD's layout, data with paragraphs. Received: "
-            f"{path!r}, without {error}."
-        ) from None
-    for number, paragraphs in enumerate(articles, start=1):
-        for paragraph_number, paragraph in enumerate(paragraphs, start=1):
-            yield f"article {number}, paragraph {paragraph_number}", paragraph
-
-
-def read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file in MRQA's layout, and where they are."""
-    for row, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        paragraph = parse_json(line, path, row)
-        if not isinstance(paragraph, dict):
+    for i, article in enumerate(articles, start=1):
+        paragraphs = isinstance(article, dict) and article.get("paragraphs")
+        if not isinstance(paragraphs, list):
             raise ValueError(
-                f"Expected a JSON object in each row. Received: {path!r}, row "
-                f"{row}: {reprlib.repr(line)}."
+                "Expected SQuAD's layout, data with paragraphs. Received: "
+                f"{path!r}, article {i}, with {reprlib.repr(article)}."
             )
-        if "header" not in paragraph:
-            yield f"row {row}", paragraph
+        for j, paragraph in enumerate(paragraphs, start=1):
+            yield f"article {i}, paragraph {j}", paragraph
 
 
-def check_paragraph(
+def _of_row(row: dict, where: str) -> dict:
+    """The paragraph of a row with a question and its passage."""
+    qa = {name: value for name, value in row.items() if name != "context"}
+    answers = qa.get("answers")
+    if isinstance(answers, dict):
+        columns = [answers.get("text"), answers.get("answer_start")]
+        sizes = [len(c) if isinstance(c, list) else -1 for c in columns]
+        if sizes[0] != sizes[1] or sizes[0] < 0:
+            raise ValueError(
+                "Expected answers with lists text and answer_start of one "
+                f"length. Received: {reprlib.repr(answers)} in {where}."
+            )
+        qa["answers"] = [
+            {"text": text, "answer_start": start}
+            for text, start in zip(*columns, strict=True)
+        ]
+    qa.setdefault("is_impossible", not qa.get("answers"))
+    context = {name: row[name] for name in ("context",) if name in row}
+    return {**context, "qas": [qa]}
+
+
+def check(
     paragraph: dict, where: str, id_name: str, v2: bool, is_training: bool
 ) -> None:
     """Refuses a paragraph whose values mean nothing, or something else.
@@ -159,7 +152,7 @@ def check_paragraph(
     written and scored.
 
     Args:
-      paragraph: Of `read_squad` or `read_mrqa`.
+      paragraph: Of `read`.
       where: File and place, for the error message.
       id_name: Of the ids of questions.
       v2: Whether questions may have no answer.
@@ -168,70 +161,58 @@ def check_paragraph(
     Raises:
       ValueError: If there is such a value.
     """
+    place = where
 
-    def refuse(
-        expected: str, received: object, number: int = 0
-    ) -> typing.NoReturn:
-        raise ValueError(
-            f"Expected {expected}. Received: {reprlib.repr(received)} in "
-            f"{where}{f', question {number}' * bool(number)}."
-        )
+    def need(is_good: object, expected: str, received: object) -> None:
+        if not is_good:
+            raise ValueError(
+                f"Expected {expected}. Received: {reprlib.repr(received)} in "
+                f"{place}."
+            )
 
-    if not isinstance(paragraph["context"], str):
-        refuse("a text as context", paragraph["context"])
-    if not isinstance(paragraph["qas"], list):
-        refuse("a list of questions as qas", paragraph["qas"])
-    for number, qa in enumerate(paragraph["qas"], start=1):
-        if not isinstance(qa, dict):
-            refuse("an object for each question", qa, number)
-        if not isinstance(qa["question"], str):
-            refuse("a text as question", qa["question"], number)
-        if not is_training and type(qa.get(id_name)) not in (str, int):
-            refuse(f"an {id_name!r} for each question", qa.get(id_name), number)
+    context, qas = paragraph["context"], paragraph["qas"]
+    need(isinstance(context, str), "a text as context", context)
+    need(isinstance(qas, list), "a list of questions as qas", qas)
+    for number, qa in enumerate(qas, start=1):
+        place = f"{where}, question {number}"
+        need(isinstance(qa, dict), "an object for each question", qa)
+        text, key = qa["question"], qa.get(id_name)
+        need(isinstance(text, str), "a text as question", text)
+        has_id = is_training or type(key) in (str, int)
+        need(has_id, f"an {id_name!r} for each question", key)
         answers = qa.get("answers", [])
-        texts = texts_of(qa) if isinstance(answers, list) else None
-        if texts is None or len(texts) < len(answers):
-            refuse("a list of answers, each with its text", answers, number)
+        is_list = isinstance(answers, list) and len(texts_of(qa)) >= len(
+            answers
+        )
+        need(is_list, "a list of answers, each with its text", answers)
         is_impossible = qa.get("is_impossible", False)
-        if not isinstance(is_impossible, bool):
-            refuse("is_impossible as true or false", is_impossible, number)
-        if not is_training:
+        is_bool = isinstance(is_impossible, bool)
+        need(is_bool, "is_impossible as true or false", is_impossible)
+        if not is_training or (v2 and is_impossible):
             continue
         # Where they are, the answer that is learned is one of these.
         has_places = "detected_answers" in qa
         answers = qa.get("detected_answers", answers)
-        if v2 and is_impossible:
-            continue
-        if not answers:
-            which = (
-                "that is not impossible"
-                if v2
-                else "(only the task squad has questions without one)"
-            )
-            refuse(f"an answer for each question {which}", answers, number)
-        if not has_places and isinstance(answers[0], str):
-            refuse(
-                "detected_answers, which say where an answer is, beside "
-                "answers that are texts",
-                answers,
-                number,
-            )
-        if not _has_place(qa):
-            refuse(
-                "an answer's text and "
-                + ("char_spans" if has_places else "answer_start"),
-                answers[0],
-                number,
-            )
-
-
-def _has_place(qa: Mapping) -> bool:
-    """Whether the answer that is learned says where it begins."""
-    try:
-        start, text = learned_answer(qa)
-    except (KeyError, IndexError, TypeError):
-        return False
-    return isinstance(start, int) and isinstance(text, str)
+        need(
+            answers,
+            "an answer for each question "
+            + "that is not impossible" * v2
+            + "(only the task squad has questions without one)" * (not v2),
+            answers,
+        )
+        need(
+            has_places or not isinstance(answers[0], str),
+            "detected_answers, which say where an answer is, beside answers "
+            "that are texts",
+            answers,
+        )
+        try:
+            types = tuple(map(type, learned_answer(qa)))
+        except (KeyError, IndexError, TypeError):
+            types = ()
+        at = "char_spans" if has_places else "answer_start"
+        is_there = types == (int, str)
+        need(is_there, f"an answer's text and {at}", answers[0])
 
 
 def learned_answer(qa: Mapping) -> tuple[int, str]:
@@ -242,23 +223,6 @@ def learned_answer(qa: Mapping) -> tuple[int, str]:
         return answer["char_spans"][0][0], answer["text"]
     answer = qa["answers"][0]
     return answer["answer_start"], answer["text"]
-
-
-def num_contradicting(paragraph: dict) -> int:
-    """Questions that have answers and are called impossible."""
-    return sum(
-        bool(qa.get("is_impossible") and "".join(texts_of(qa)).strip())
-        for qa in paragraph["qas"]
-    )
-
-
-def num_blank(paragraph: dict) -> int:
-    """Questions that have an answer, and that has no characters."""
-    return sum(
-        not qa.get("is_impossible")
-        and any(not text.strip() for text in texts_of(qa)[:1])
-        for qa in paragraph["qas"]
-    )
 
 
 def texts_of(qa: dict) -> list[str]:

@@ -50,8 +50,7 @@ class QuestionAnsweringTask(Task):
     Args:
       name: See `Task`.
       data_dir: Folder with a file for each split: <split>.json in SQuAD's
-        layout; <split>.json or .jsonl of rows, see `passages.read_rows`; or
-        <split>.jsonl in MRQA's layout.
+        layout or of rows, or <split>.jsonl, see `passages.read`.
       config: The options.
       v2: Whether questions may have no answer (SQuAD 2.0).
       is_mrqa: Whether the files are MRQA's.
@@ -81,9 +80,6 @@ class QuestionAnsweringTask(Task):
         self.v2 = v2
         self.is_mrqa = is_mrqa
         self.is_korean = is_korean
-        self._num_unusable: dict[str, tuple[int, int]] = {}
-        self._num_contradicting: dict[str, int] = {}
-        self._num_blank = 0
         # What was predicted last of each list of examples, and from what.
         self._last: dict[int, tuple[tuple, Predictions]] = {}
 
@@ -117,42 +113,52 @@ class QuestionAnsweringTask(Task):
         at the place given, as in the original.
         """
         path = self._path(split)
-        paragraphs = (
-            passages.read_mrqa(path)
-            if self.is_mrqa
-            else passages.read_squad(path)
-        )
+        id_name = "qid" if self.is_mrqa else "id"
         examples: list[passages.QuestionAnsweringExample] = []
-        num_questions = num_contradicting = num_blank = 0
-        for source, paragraph in paragraphs:
+        questions: list[dict] = []
+        for place, paragraph in passages.read(path, self.is_mrqa):
+            where = f"{path!r}, {place}"
             try:
-                passages.check_paragraph(
-                    paragraph,
-                    f"{path!r}, {source}",
-                    "qid" if self.is_mrqa else "id",
-                    self.v2,
-                    split == "train",
+                passages.check(
+                    paragraph, where, id_name, self.v2, split == "train"
                 )
-                num_questions += len(paragraph["qas"])
-                num_contradicting += passages.num_contradicting(paragraph)
-                num_blank += passages.num_blank(paragraph)
+                questions += paragraph["qas"]
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
                 raise ValueError(
                     f"Expected {'MRQA' if self.is_mrqa else 'SQuAD'}'s layout. "
-                    f"Received: {path!r}, {source}, without {error}."
+                    f"Received: {where}, without {error}."
                 ) from None
         if not examples:
             raise ValueError(
                 f"Expected questions. Received: none in {path!r} that can be "
                 "used."
             )
-        num_unusable = num_questions - len(examples)
-        self._num_unusable[split] = (num_unusable, num_questions)
-        self._num_contradicting[split] = num_contradicting
-        if split == "train":
-            self._num_blank = num_blank
+        self._look_at_file(split, questions, len(examples))
         return examples
+
+    def _look_at_file(self, split: str, qas: list[dict], num: int) -> None:
+        """Says what is odd in the questions of a file, `num` of them used."""
+        if len(qas) > num:
+            self.warn(
+                f"{split}: {len(qas) - num} of {len(qas)} questions are left "
+                "out: their answer is not where the file says"
+            )
+        texts = [(qa.get("is_impossible"), passages.texts_of(qa)) for qa in qas]
+        blank = [t for none, t in texts if not none and t and not t[0].strip()]
+        if blank and split == "train":
+            self.warn(
+                f"train: {len(blank)} questions have an answer of no "
+                "characters; something of the passage is learned as such, as "
+                "in the original"
+            )
+        odd = [t for none, t in texts if none and "".join(t).strip()]
+        if odd and self.v2:
+            self.warn(
+                f"{split}: {len(odd)} questions have answers, and is_impossible"
+                " is true: that counts in training, the answers in scores, as "
+                "in the original"
+            )
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
         context = paragraph["context"]
@@ -495,7 +501,7 @@ class QuestionAnsweringTask(Task):
     def baseline_name(self):
         return "no answer" if self.v2 else ""
 
-    def baseline_scores(self, train_examples, examples):
+    def baseline_scores(self, train_examples, examples, features=None):
         if not self.v2:
             return {}
         answers = {self.example_id(e): e.answers for e in examples}
@@ -570,71 +576,43 @@ class QuestionAnsweringTask(Task):
             "best_answers": predictions.texts,
         }
 
-    def warnings(self, examples=None, features=None):
-        found = []
-        for split, (num_lost, num) in self._num_unusable.items():
-            if num_lost:
-                found.append(
-                    f"{split}: {num_lost} of {num} questions are left out: "
-                    "their answer is not where the file says"
-                )
-        if self._num_blank:
-            found.append(
-                f"train: {self._num_blank} questions have an answer of no "
-                "characters; something of the passage is learned as such, as "
-                "in the original"
-            )
-        for split, num in self._num_contradicting.items():
-            if self.v2 and num:
-                found.append(
-                    f"{split}: {num} questions have answers, and is_impossible "
-                    "is true: that counts in training, the answers in scores, "
-                    "as in the original"
-                )
-        for split, of_split in (features or {}).items():
-            starts = of_split.get(f"{self.name}_start_positions")
-            if starts is None:
-                continue
-            impossible = of_split[f"{self.name}_is_impossible"] > 0
-            eids = of_split[f"{self.name}_eid"] // passages.MAX_WINDOWS
+    def look_at(self, split, examples, features):
+        length = features["input_ids"].shape[-1]
+        starts = features.get(f"{self.name}_start_positions")
+        if starts is not None:
+            impossible = features[f"{self.name}_is_impossible"] > 0
+            eids = features[f"{self.name}_eid"] // passages.MAX_WINDOWS
             answerable = np.unique(eids[~impossible])
-            num_lost = len(np.setdiff1d(answerable, eids[starts > 0]))
-            length = of_split["input_ids"].shape[-1]
-            if num_lost:
-                found.append(
-                    f"{split}: {num_lost} of {len(answerable)} questions lost "
-                    f"their answer: no window of {length} tokens holds all of "
-                    "it"
+            if num := len(np.setdiff1d(answerable, eids[starts > 0])):
+                self.warn(
+                    f"{split}: {num} of {len(answerable)} questions lost their "
+                    f"answer: no window of {length} tokens holds all of it"
                 )
-        for split, of_split in (examples or {}).items():
-            ids = {e.qid if self.is_mrqa else e.qas_id for e in of_split}
-            if split != "train" and (num := len(of_split) - len(ids)):
-                found.append(
-                    f"{split}: {num} of {len(of_split)} questions have the id "
-                    "of another one: of these, the last one's prediction is "
-                    "scored and written for all"
-                )
-            num = sum(not example.answers for example in of_split)
-            # A test set without any is one that nobody can score here.
-            is_unknown = split.startswith("test") and num == len(of_split)
-            if num and not (self.v2 or is_unknown or split == "train"):
-                found.append(
-                    f"{split}: {num} of {len(of_split)} questions have no "
-                    "answer, which this task never predicts: they score 0"
-                )
-            num_cut = sum(not example.doc_tokens for example in of_split)
-            if num_cut:
-                found.append(
-                    f"{split}: {num_cut} of {len(of_split)} questions have an "
-                    "empty passage"
-                )
-            num_empty = sum(not e.question_text.strip() for e in of_split)
-            if num_empty:
-                found.append(
-                    f"{split}: {num_empty} of {len(of_split)} questions are "
-                    "empty"
-                )
-        return found
+        ids = {e.qid if self.is_mrqa else e.qas_id for e in examples}
+        num_same = (len(examples) - len(ids)) * (split != "train")
+        num_none = sum(not example.answers for example in examples)
+        # A test set without any is one that nobody can score here.
+        if (
+            self.v2
+            or split == "train"
+            or (split.startswith("test") and num_none == len(examples))
+        ):
+            num_none = 0
+        for num, what in (
+            (
+                num_same,
+                "have the id of another one: of these, the last one's "
+                "prediction is scored and written for all",
+            ),
+            (
+                num_none,
+                "have no answer, which this task never predicts: they score 0",
+            ),
+            (sum(not e.doc_tokens for e in examples), "have an empty passage"),
+            (sum(not e.question_text.strip() for e in examples), "are empty"),
+        ):
+            if num:
+                self.warn(f"{split}: {num} of {len(examples)} questions {what}")
 
     def description(self):
         return {

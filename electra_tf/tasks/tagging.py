@@ -183,12 +183,15 @@ class TaggingTask(Task):
     Attributes:
       segment: Of all tokens, unlike a text's; the original's, unless a head
         that was trained on another is kept.
+      form: How the files write tags of spans, see `tag_schemes.form_of`; they
+        are learned in BIOES.
 
     Raises:
       ValueError: If a file cannot be read.
     """
 
     segment = task_head.TAGGING_SEGMENT
+    form = "B-PER"
 
     def __init__(
         self,
@@ -206,7 +209,8 @@ class TaggingTask(Task):
         self.is_token_level = is_token_level
         self.as_original = as_original
         self.tag_column = tag_column
-        self._labels = None if labels is None else list(labels)
+        if labels is not None:
+            self.labels = list(labels)
 
     @classmethod
     def in_folder(
@@ -246,23 +250,11 @@ class TaggingTask(Task):
     def main_metric(self):
         return "accuracy" if self.is_token_level else "f1"
 
-    @property
+    @functools.cached_property
     def labels(self) -> list[str]:
         """The labels; a label's id is its index."""
-        if self._labels is None:
-            self._labels = sorted(
-                {
-                    label
-                    for split in self.files
-                    for example in self.read_examples(split)
-                    for label in example.labels
-                }
-            )
-        return self._labels
-
-    @labels.setter
-    def labels(self, labels: Sequence[str]) -> None:
-        self._labels = list(labels)
+        examples = (e for split in self.files for e in self._examples(split))
+        return sorted({label for e in examples for label in e.labels})
 
     def read_examples(self, split):
         if split not in self.files:
@@ -270,13 +262,28 @@ class TaggingTask(Task):
                 f"Expected one of the splits {', '.join(sorted(self.files))}. "
                 f"Received: {split!r}."
             )
-        path = self.files[split]
-        examples = []
-        for eid, s in enumerate(self.sentences(split)):
-            labels = self.labels_of_tags(s, path)
-            self._refuse_unknown(labels, s, path)
-            examples.append(TaggingExample(eid, s.words, labels, s.has_tags))
+        examples = self._examples(split)
+        known = {*self.labels, NO_LABEL}
+        for sentence, example in zip(
+            self.sentences(split), examples, strict=True
+        ):
+            if unknown := [x for x in example.labels if x not in known]:
+                raise ValueError(
+                    f"Expected one of the labels "
+                    f"{text_tasks.listing(self.labels)}. Received: "
+                    f"{unknown[0]!r} in {self.files[split]!r}, in the sentence "
+                    f"that begins in row {sentence.row}."
+                )
         return examples
+
+    def _examples(self, split: str) -> list[TaggingExample]:
+        path = self.files[split]
+        return [
+            TaggingExample(
+                eid, s.words, self.labels_of_tags(s, path), s.has_tags
+            )
+            for eid, s in enumerate(self.sentences(split))
+        ]
 
     def texts_of(self, example):
         return example.words
@@ -302,21 +309,6 @@ class TaggingTask(Task):
         to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
         return tuple(bioes_tags(to_spans(tags), len(tags)))
 
-    def _refuse_unknown(
-        self, labels: Sequence[str], sentence: Sentence, path: str
-    ) -> None:
-        """Refuses other labels than those that were given."""
-        if self._labels is None:
-            return
-        known = {*self._labels, NO_LABEL}
-        unknown = [label for label in labels if label not in known]
-        if unknown:
-            raise ValueError(
-                f"Expected one of the labels {text_tasks.listing(self._labels)}"
-                f". Received: {unknown[0]!r} in {path!r}, in the sentence that "
-                f"begins in row {sentence.row}."
-            )
-
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         """See `Task.features`; adds `<task>_labels` <int32>[N, L],
         `<task>_labels_mask` <float32>[N, L] and `<task>_labeled_positions`
@@ -333,12 +325,12 @@ class TaggingTask(Task):
             of_words = list(example.labels)
             if not self.as_original:
                 pairs = zip(of_words, words_tokens, strict=True)
-                of_words = [label for label, tokens_ in pairs if tokens_]
-                labelled = [
-                    pair
-                    for pair in zip(of_words, first_tokens, strict=False)
-                    if pair[0] != NO_LABEL
-                ]
+                seen = zip(
+                    [label for label, tokens_ in pairs if tokens_],
+                    first_tokens,
+                    strict=False,
+                )
+                labelled = [pair for pair in seen if pair[0] != NO_LABEL]
                 of_words = [label for label, _ in labelled]
                 first_tokens = [position for _, position in labelled]
             ids = [ids_of_label[label] for label in of_words]
@@ -566,27 +558,22 @@ class TaggingTask(Task):
             return ""
         return f"majority class {_commonest(self.read_examples('train'))!r}"
 
-    def baseline_scores(self, train_examples, examples):
-        if self.is_token_level:
-            always = _commonest(train_examples)
-            labels = np.array(_labels_of(examples))
-            return {"accuracy": metrics.accuracy(labels, always)}
-        # Without a span nothing is found.
-        nothing = metrics.precision_recall_f1(0, 0, 1)
-        if self.as_original:
-            nothing["seqeval_f1"] = 0.0
-        return nothing
-
-    def baseline_scores_of_rows(self, train_examples, examples, features):
+    def baseline_scores(self, train_examples, examples, features=None):
         """The commonest tag for the words that the model sees, O elsewhere."""
-        mask = features.get(f"{self.name}_labels_mask")
-        if not self.is_token_level or self.as_original or mask is None:
-            return self.baseline_scores(train_examples, examples)
-        seen = [
-            self.labels[i] for i in features[f"{self.name}_labels"][mask > 0]
-        ]
+        if not self.is_token_level:
+            # Without a span nothing is found.
+            nothing = metrics.precision_recall_f1(0, 0, 1)
+            if self.as_original:
+                nothing["seqeval_f1"] = 0.0
+            return nothing
+        always = _commonest(train_examples)
         everywhere = _labels_of(examples)
-        num_right = seen.count(_commonest(train_examples))
+        mask = (features or {}).get(f"{self.name}_labels_mask")
+        if self.as_original or mask is None:
+            return {"accuracy": metrics.accuracy(np.array(everywhere), always)}
+        labels = features[f"{self.name}_labels"]
+        seen = [self.labels[i] for i in labels[mask > 0]]
+        num_right = seen.count(always)
         num_right += everywhere.count(OUTSIDE) - seen.count(OUTSIDE)
         return {"accuracy": 100.0 * num_right / max(1, len(everywhere))}
 
@@ -620,31 +607,36 @@ class TaggingTask(Task):
                 labels = example.labels if example.has_labels else ()
                 tags = [tag or "-" for tag in tags]
                 yield [
-                    _cell(tag_schemes.in_scheme(labels, self.scheme)),
-                    _cell(tag_schemes.in_scheme(tags, self.scheme)),
+                    _cell(self._answers(labels)),
+                    _cell(self._answers(tags)),
                     f"{least:.6f}",
                     _cell(example.words),
                 ]
 
         return header, rows()
 
-    def warnings(self, examples=None, features=None):
-        found = []
-        if self.is_token_level and all(map(is_span_tag, self.labels)):
-            found.append(
+    def look_at(self, split, examples, features):
+        if (
+            split == "train"
+            and self.is_token_level
+            and all(map(is_span_tag, self.labels))
+        ):
+            self.warn(
                 f"the tags, such as {self.labels[0]}, look like those of spans:"
                 " is it the column of parts of speech?"
             )
-        for split in (examples or {}).keys() & (features or {}).keys():
-            num_words = len(_labels_of(examples[split]))
-            mask = features[split][f"{self.name}_labels_mask"]
-            num_lost = num_words - int(np.rint(mask.sum()))
-            if num_lost > 0:
-                found.append(
-                    f"{split}: {num_lost} of {num_words} words got no tag: "
-                    f"they are behind {mask.shape[-1]} tokens, or have none"
-                )
-        return sorted(found)
+        num_words = len(_labels_of(examples))
+        mask = features[f"{self.name}_labels_mask"]
+        num_lost = num_words - int(np.rint(mask.sum()))
+        if num_lost > 0:
+            self.warn(
+                f"{split}: {num_lost} of {num_words} words got no tag: they "
+                f"are behind {mask.shape[-1]} tokens, or have none"
+            )
+
+    def _answers(self, tags: Sequence[str]) -> list[str]:
+        """Tags as the files have them."""
+        return tag_schemes.in_scheme(tags, self.scheme, self.form or "B-PER")
 
     def description(self):
         return {
@@ -653,6 +645,7 @@ class TaggingTask(Task):
             "is_token_level": self.is_token_level,
             "as_original": self.as_original,
             "scheme": self.scheme,
+            "form": self.form,
             "segment": self.segment,
         }
 

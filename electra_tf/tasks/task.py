@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from electra_tf import configs, files
+from electra_tf import configs, errors, files
 from electra_tf.model import heads
 from electra_tf.tasks.features import Features
 from electra_tf.text import tokenization
@@ -278,32 +278,24 @@ class Task(abc.ABC):
         return ""
 
     def baseline_scores(
-        self, train_examples: Sequence, examples: Sequence
+        self,
+        train_examples: Sequence,
+        examples: Sequence,
+        features: Features | None = None,
     ) -> dict[str, float]:
         """What a model that reads no text scores.
 
         Args:
           train_examples: Tell the commonest label, or the mean.
           examples: To be scored.
+          features: What was made of `examples`, where it counts what the model
+            sees.
 
         Returns:
           Keyed like `scores`, without the loss; nothing where there is no such
           model.
         """
         return {}
-
-    def baseline_scores_of_rows(
-        self, train_examples: Sequence, examples: Sequence, features: Features
-    ) -> dict[str, float]:
-        """`baseline_scores`, where it counts what the model sees.
-
-        Args:
-          train_examples: See `baseline_scores`.
-          examples: See `baseline_scores`.
-          features: What was made of `examples`.
-        """
-        del features
-        return self.baseline_scores(train_examples, examples)
 
     def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
         """Whether the model says the same of every row.
@@ -369,21 +361,20 @@ class Task(abc.ABC):
         """
         return {}
 
-    def warnings(
-        self,
-        examples: Mapping[str, Sequence] | None = None,
-        features: Mapping[str, Features] | None = None,
-    ) -> list[str]:
-        """What the user should know about the data, a line each.
+    def look_at(  # noqa: B027
+        self, split: str, examples: Sequence, features: Features
+    ) -> None:
+        """Says by `warn` what the user should know about rows.
 
         Args:
-          examples: Split -> its examples.
-          features: Split -> the features that were made of them.
-
-        Returns:
-          Lines such as "train: 23 of 1190 examples lost their answer".
+          split: Whose rows.
+          examples: Of `read_examples`.
+          features: What was made of them.
         """
-        return []
+
+    def warn(self, line: str) -> None:
+        """Says a line, such as "train: 23 of 1190 rows lost their answer"."""
+        errors.warn(f"{self.name}: {line}")
 
     def description(self) -> dict:
         """What export must know to rebuild the head and name its outputs.
@@ -398,7 +389,7 @@ class Task(abc.ABC):
         """How the training file was read, for other files like it.
 
         Returns:
-          What `own_data.task_of_model` takes, fit for JSON; nothing for tasks
+          What `own_files.task_of_model` takes, fit for JSON; nothing for tasks
           whose files say all by themselves.
         """
         return {}

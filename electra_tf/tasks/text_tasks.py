@@ -95,7 +95,7 @@ class TextTask(Task):
         """What a head that reads no text would say of every row, or None."""
         del train_examples
 
-    def baseline_scores(self, train_examples, examples):
+    def baseline_scores(self, train_examples, examples, features=None):
         always = self.baseline_prediction(train_examples)
         if always is None:
             return {}

@@ -1,17 +1,14 @@
-"""Tests of finetuning/copies.py, and of the folds that keep copies together."""
+"""Rows with the same texts: they are counted, and are in one fold."""
+
+import types
 
 import numpy as np
 import pytest
 from sklearn import model_selection
 
 from electra_tf import errors
-from electra_tf.finetuning import copies, results, task_data
-from electra_tf.tasks import (
-    own_data,
-    own_tagging,
-    tagging,
-    text_tasks,
-)
+from electra_tf.finetuning import results, task_data
+from electra_tf.tasks import own_files, tagging, text_tasks
 from tests.finetuning import results_test
 
 TRAIN = [
@@ -38,15 +35,25 @@ def read(write):
             split: write_rows(write, f"{split}.tsv", rows)
             for split, rows in rows_of.items()
         }
-        task = own_data.make_task("own", files)
-        return task, {split: task.read_examples(split) for split in files}
+        return data_of_task(own_files.make_task("own", files))
 
     return read_task
 
 
+def data_of_task(task, do_lower_case=True):
+    splits = task.splits()
+    return task_data.TaskData(
+        task,
+        {split: task.read_examples(split) for split in splits},
+        {},
+        frozenset(splits),
+        types.SimpleNamespace(do_lower_case=do_lower_case),
+    )
+
+
 def test_rows_that_training_has_seen_are_counted(read):
-    task, examples = read(train=TRAIN, dev=DEV, test=[("x", ""), ("D", "")])
-    found = copies.about(task, examples, do_lower_case=True)
+    data = read(train=TRAIN, dev=DEV, test=[("x", ""), ("D", "")])
+    found = task_data.copies(data)
     assert found == {
         # Of three rows two are copies, one of them with another label.
         "train": {
@@ -66,7 +73,7 @@ def test_rows_that_training_has_seen_are_counted(read):
         },
     }
     num_rows = {"train": 5, "dev": 4, "test": 2}
-    assert copies.remarks(found, num_rows) == [
+    assert task_data.lines_on_copies(found, num_rows) == [
         "train: 2 of 5 rows are copies of others, 1 of them with another "
         "label: row 6 of train.tsv is row 2 of train.tsv; they count as often",
         "dev: 2 of 4 rows are in train, too, 1 of them with another label: row "
@@ -74,21 +81,22 @@ def test_rows_that_training_has_seen_are_counted(read):
         "test: 1 of 2 rows are in train, too: row 3 of test.tsv is row 5 of "
         "train.tsv; scores of these mean little",
     ]
-    assert "copies are in one fold" in copies.remarks(found, num_rows, True)[0]
+    of_folds = task_data.lines_on_copies(found, num_rows, True)
+    assert "copies are in one fold" in of_folds[0]
 
 
 def test_case_counts_where_the_model_reads_it(read):
-    task, examples = read(train=TRAIN, dev=[("A b", "no"), ("a B", "no")])
-    found = copies.about(task, examples, do_lower_case=False)
+    data = read(train=TRAIN, dev=[("A b", "no"), ("a B", "no")])
+    found = task_data.copies(data_of_task(data.task, do_lower_case=False))
     assert found["dev"]["num_rows"] == 1
     assert found["train"]["num_rows"] == 1
 
 
 def test_nothing_is_said_of_rows_that_differ(read):
-    task, examples = read(train=[("a", "no"), ("b", "yes")], dev=[("c", "no")])
-    found = copies.about(task, examples, True)
+    data = read(train=[("a", "no"), ("b", "yes")], dev=[("c", "no")])
+    found = task_data.copies(data)
     assert found["dev"] == {"num_rows": 0, "num_with_other_label": 0}
-    assert copies.remarks(found, {"train": 2, "dev": 1}) == []
+    assert task_data.lines_on_copies(found, data.num_rows) == []
 
 
 def test_pairs_are_copies_if_both_texts_are(write):
@@ -97,9 +105,8 @@ def test_pairs_are_copies_if_both_texts_are(write):
         "train": write("train.tsv", f"{head}a\tb\tno\nb\tc\tyes\n"),
         "dev": write("dev.tsv", f"{head}a\tc\tno\nb\ta\tno\na\tb\tno\n"),
     }
-    task = own_data.make_task("own", files)
-    examples = {split: task.read_examples(split) for split in files}
-    assert copies.about(task, examples, True)["dev"] == {
+    data = data_of_task(own_files.make_task("own", files))
+    assert task_data.copies(data)["dev"] == {
         "num_rows": 1,
         "num_with_other_label": 0,
         "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
@@ -109,9 +116,8 @@ def test_pairs_are_copies_if_both_texts_are(write):
 def test_sentences_and_questions_have_copies(write):
     train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
     dev = write("dev.txt", "d O\n\na O\nb O\n\n")
-    task = own_tagging.OwnTagging("own", {"train": train, "dev": dev})
-    examples = {split: task.read_examples(split) for split in ("train", "dev")}
-    assert copies.about(task, examples, True)["dev"] == {
+    task = own_files.OwnTagging("own", {"train": train, "dev": dev})
+    assert task_data.copies(data_of_task(task))["dev"] == {
         "num_rows": 1,
         "num_with_other_label": 1,
         "example": ["example 2 of dev", "example 1 of train"],
@@ -119,9 +125,9 @@ def test_sentences_and_questions_have_copies(write):
 
 
 def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
-    task, examples = read(train=TRAIN, dev=DEV)
-    task.texts_of = lambda example: None
-    assert copies.about(task, examples, True) == {}
+    data = read(train=TRAIN, dev=DEV)
+    data.task.texts_of = lambda example: None
+    assert task_data.copies(data) == {}
 
 
 def test_the_table_says_that_dev_was_seen():

@@ -11,7 +11,7 @@ import pytest
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import evaluation, finetune, fitting, results, trials
+from electra_tf.finetuning import evaluation, finetune, results, trials
 from electra_tf.training import metrics_log
 from tests import helpers
 
@@ -50,7 +50,7 @@ class Engines:
     """
 
     def __init__(self):
-        self.make_engine = fitting.make_engine
+        self.make_engine = trials.make_engine
         self.make_predictor = functools.cache(evaluation.make_predictor)
         self.made = None
 
@@ -104,7 +104,7 @@ class Watched:
             self.at.get(step, lambda: None)()
             return ask_dev(evaluator) | {evaluation.DEV_SCORE: DEV_SCORES[step]}
 
-        monkeypatch.setattr(fitting, "make_engine", making)
+        monkeypatch.setattr(trials, "make_engine", making)
         monkeypatch.setattr(
             evaluation, "make_predictor", engines.make_predictor
         )

@@ -16,7 +16,6 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
-    fitting,
     predictions,
     preparation,
     starting_point,
@@ -27,7 +26,7 @@ from electra_tf.model import heads, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.tasks import tagging, text_tasks
 from electra_tf.training import loop, metrics_log
-from tests import helpers, pages
+from tests import helpers, notices, pages
 from tests.checkpoints import models
 
 # "wa" says it all.
@@ -274,7 +273,8 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
         "predictions": np.array([1]),
     }
     data = task_data.TaskData(task, {"dev": [example]}, {}, frozenset())
-    predictions.write(str(tmp_path), "", data, "dev", outputs)
+    answers = evaluation.Evaluation({"letters": {"dev": outputs}}, {}, [])
+    predictions.write_all(str(tmp_path), [data], answers)
     lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
     assert lines[0] == "label\tprediction\tno\tyes\ttext"
     assert lines[1].startswith(
@@ -329,7 +329,7 @@ def test_dropout_is_that_of_the_run(pretrained, tmp_path):
     plan = preparation.prepare(config)
     assert plan.start.encoder_config.hidden_dropout_prob == 0.2
     assert plan.start.encoder_config.attention_probs_dropout_prob == 0.2
-    engine = fitting.make_engine(
+    engine = trials.make_engine(
         plan.of_trial(plan.trials[0]), tf.distribute.get_strategy()
     )
     assert engine.model.task_specific.heads[0].dropout.rate == 0.2
@@ -394,7 +394,7 @@ def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
         )
     # 8 of 13 rows say yes.
     expected = {"no": 13 / (2 * 5), "yes": 13 / (2 * 8)}
-    assert plan.about_data["letters"]["class_weights"] == expected
+    assert plan.of_rows["letters"]["class_weights"] == expected
     note = "letters: class weights in training: 'no' 1.3, 'yes' 0.8125"
     assert note in plan.notes
     unweighted = dataclasses.replace(config, class_weights=None)
@@ -555,7 +555,7 @@ def test_the_order_of_a_head_without_names(labels, order):
     labels = sorted(labels)
     task = text_tasks.ClassificationTask("own", labels)
     head = task_head.TaskHead("classification", "old", None, 11)
-    (note,) = starting_point._adopt_labels(task, head, "model")
+    (note,) = notices.of(starting_point._adopt_labels, task, head, "model")
     assert task.labels == (order or labels)
     assert note.startswith("nothing says which labels the head of model has: ")
 
@@ -653,11 +653,12 @@ def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
         "hparams of the pre-training to hparams.json beside the checkpoint"
     )
     config = dataclasses.replace(config, expected_encoder={})
-    (note,) = starting_point.read(config).notes
+    (note,) = notices.of(starting_point.read, config)
     assert "so assumed: num_attention_heads=1, hidden_act=gelu" in note
     original.write(whole, str(folder))
-    start = starting_point.read(config)
-    assert (start.encoder_config, start.notes) == (whole.discriminator, ())
+    with notices.heard() as lines:
+        start = starting_point.read(config)
+    assert (start.encoder_config, lines) == (whole.discriminator, [])
 
 
 def started_with_head(pretrained, tmp_path, **head):
@@ -696,8 +697,7 @@ def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
         options=models.finetuned("regression", 1).head.options | unit,
     )
     task = text_tasks.RegressionTask("t", 4.0, 4.5, scale=0.5)
-    notes = starting_point.with_head(start, task).notes
-    assert notes[-1] == (
+    assert notices.of(starting_point.with_head, start, task)[-1] == (
         f"the head of {start.source} is for numbers from 1 to 5, and keeps "
         "that unit; those at hand are from 4 to 4.5"
     )
@@ -705,7 +705,7 @@ def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
     (targets,) = task.label_features([example]).values()
     assert targets == pytest.approx([(4.5 - 1) / 4])
     assert task.in_units_of_labels([0.0, 1.0]) == pytest.approx([1, 5])
-    assert starting_point.with_head(start, task).notes == start.notes
+    assert not notices.of(starting_point.with_head, start, task)
 
 
 def refusal(config):
@@ -775,8 +775,9 @@ def test_a_vocabulary_file_is_compared_with_that_of_the_model(
             dataclasses.replace(config, init_checkpoint=str(model))
         )
 
-    found = read()
-    assert not any("others there" in note for note in found.notes)
+    with notices.heard() as lines:
+        found = read()
+    assert not any("others there" in line for line in lines)
     # What nothing beside the file says, the model does.
     assert not found.tokenizer.do_lower_case
     path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
@@ -785,7 +786,7 @@ def test_a_vocabulary_file_is_compared_with_that_of_the_model(
             f"14 tokens of {path} are others there, such as 'wo' for 'wa' with "
             "the id 5"
         )
-        for note in read().notes
+        for note in notices.of(read)
     )
 
 
@@ -812,7 +813,7 @@ def test_a_length_beyond_the_positions_is_cut_and_said(pretrained, tmp_path):
         pretrained, tmp_path / "model", data={"max_seq_length": 13}
     )
     plan = preparation.prepare(config)
-    assert plan.data.max_seq_length == 12
+    assert plan.config.data.max_seq_length == 12
     (data,) = plan.folds[0]
     assert data.max_seq_length == 12
     assert data.features["train"]["input_ids"].shape[1] == 12

@@ -1,4 +1,4 @@
-"""Tests of finetuning/long_texts.py: texts longer than the model."""
+"""Texts longer than the model: cut and counted, or read in windows."""
 
 import dataclasses
 import os
@@ -12,7 +12,6 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     finetune,
     finished_run,
-    long_texts,
     preparation,
     task_data,
 )
@@ -20,7 +19,7 @@ from electra_tf.inference import predictor
 from electra_tf.serving import saved_model
 from electra_tf.tasks import text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
-from tests import helpers
+from tests import helpers, notices
 
 LENGTH = 16
 # Documents of as many words; the first LENGTH say nothing.
@@ -139,7 +138,7 @@ def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     assert model.predict([]) == []
 
 
-def test_what_is_read_in_windows_is_said(data, finished, capsys):
+def test_what_is_read_in_windows_is_said(data, finished):
     config, results = finished
     assert results["long_texts"] == {
         "long_texts": "windows",
@@ -174,7 +173,7 @@ def test_the_cut_is_counted(data, tmp_path):
     path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
     cut = {"dev_file": path, "long_texts": "cut"}
     plan = preparation.prepare(make_config(data, tmp_path / "model", **cut))
-    about = plan.about_data["own_data"]["long_texts"]
+    about = plan.of_rows["own_data"]["long_texts"]
     assert about["dev"] == {"num_cut": 1, "longest": 17}
     assert about["train"] == {"num_cut": 256, "longest": 62}
     assert plan.notes[-1] == (
@@ -184,7 +183,7 @@ def test_the_cut_is_counted(data, tmp_path):
     plan = preparation.prepare(
         make_config(data, tmp_path / "model", dev_file=path, max_windows=2)
     )
-    assert plan.about_data["own_data"]["long_texts"]["train"] == {
+    assert plan.of_rows["own_data"]["long_texts"]["train"] == {
         "num_cut": 256,
         "longest": 62,
         "num_windows": 512,
@@ -203,7 +202,7 @@ def test_texts_without_a_token_are_counted(data, tmp_path):
     plan = preparation.prepare(
         make_config(data, tmp_path / "model", dev_file=path)
     )
-    about = plan.about_data["own_data"]["long_texts"]
+    about = plan.of_rows["own_data"]["long_texts"]
     assert about["dev"]["num_without_tokens"] == 2
     assert "num_without_tokens" not in about["train"]
     assert (
@@ -227,7 +226,7 @@ def test_pairs_that_are_cut_are_counted(tokenizer):
         tokenizer,
         7,
     )
-    assert long_texts.about(found)["dev"] == {"num_cut": 1, "longest": 8}
+    assert task_data.long_texts(found)["dev"] == {"num_cut": 1, "longest": 8}
 
 
 def refusal(config):
@@ -293,37 +292,32 @@ def test_a_finished_model_reads_a_test_set_in_windows(data, finished):
     )
 
 
-def test_rows_of_a_finished_run_are_read_as_its_models_learned(
-    finished, capsys
-):
+def test_rows_of_a_finished_run_are_read_as_its_models_learned(finished):
     config, results = finished
 
     def scored(**changes):
         changed = dataclasses.replace(config.data, eval_only=True, **changes)
         return finished_run.score(dataclasses.replace(config, data=changed))
 
-    found = scored()
+    with notices.heard() as lines:
+        found = scored()
     assert found["trials"][0]["dev"] == pytest.approx(
         results["trials"][0]["dev"]
     )
     assert found["long_texts"]["dev"]["most_windows"] == 7
     assert found["windows"] == {"stride": 8, "max_windows": 32}
-    assert "700 windows of at most 16 tokens" in capsys.readouterr().out
+    assert any("700 windows of at most 16 tokens" in line for line in lines)
     with pytest.raises(errors.ConfigError) as caught:
         scored(long_texts="cut")
     assert str(caught.value) == (
-        "Expected windows of --long_texts {'stride': 8, 'max_windows': 32}, as "
-        f"the models in {config.run.model_dir} have it. Received: None"
+        f"{config.run.model_dir} has a model of other texts or answers. This "
+        "run differs in: windows=None (was {'stride': 8, 'max_windows': 32}). "
+        "Choose another --model_dir, or rows and settings like its"
     )
     with pytest.raises(errors.ConfigError) as caught:
         scored(weigh_windows=True)
-    assert str(caught.value).endswith(
-        "Received: {'stride': 8, 'max_windows': 32, 'by_tokens': True}"
-    )
+    assert "windows.by_tokens=True (was None)" in str(caught.value)
     config = dataclasses.replace(config, pooling="mean")
     with pytest.raises(errors.ConfigError) as caught:
         scored()
-    assert str(caught.value) == (
-        f"Expected pooling cls, as the models in {config.run.model_dir} have "
-        "it. Received: mean"
-    )
+    assert "pooling='mean' (was 'cls')" in str(caught.value)

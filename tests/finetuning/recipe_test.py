@@ -7,6 +7,7 @@ import pytest
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
+from tests import notices
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,7 @@ def config(optimizer=None, recipe_name="paper", data=None, **changes):
 
 
 def choices(config, hidden_size=256):
-    optimizer, _ = recipe.complete(config.optimizer, config.recipe, hidden_size)
-    return recipe.choices(config, optimizer, hidden_size)
+    return recipe.choices(config, hidden_size)
 
 
 def test_every_choice_has_its_source():
@@ -104,15 +104,18 @@ def test_a_grid_takes_the_place_of_what_was_given():
         "num_train_epochs_options": (3.0, 10.0),
     }
     given = config({"learning_rate": 1e-3}, data={"num_train_epochs": 5.0})
-    assert recipe.given_way(given) == []
-    assert recipe.given_way(dataclasses.replace(given, **grid)) == [
+    assert not notices.of(recipe.warn_of_grids, given)
+    assert notices.of(
+        recipe.warn_of_grids, dataclasses.replace(given, **grid)
+    ) == [
         "learning_rate 0.001 gives way to 0.0001, 0.0003, which are tried",
         "num_train_epochs 5 gives way to 3, 10, which are tried",
     ]
     # Nothing was given, or one of the grid.
-    assert recipe.given_way(config(**grid)) == []
+    assert not notices.of(recipe.warn_of_grids, config(**grid))
     given = config({"learning_rate": 1e-4}, data={"num_train_epochs": 10.0})
-    assert recipe.given_way(dataclasses.replace(given, **grid)) == []
+    both = dataclasses.replace(given, **grid)
+    assert not notices.of(recipe.warn_of_grids, both)
 
 
 def test_what_the_released_code_has_is_called_so():
@@ -160,8 +163,10 @@ def test_what_a_task_of_its_own_would_have_is_said(name, num_positions, line):
     expected = [] if line is None else [line]
     for recipe_name in finetuning_configs.RECIPES:
         found = choices(config(recipe_name=recipe_name, data=tasks))
-        said = recipe.left_to_defaults(name, found, num_positions)
-        assert said == expected
+        assert (
+            notices.of(recipe.warn_of_defaults, name, found, num_positions)
+            == expected
+        )
     given = {"num_train_epochs": 5.0, "max_seq_length": 64}
     found = choices(config(data=tasks | given))
-    assert recipe.left_to_defaults(name, found, num_positions) == []
+    assert not notices.of(recipe.warn_of_defaults, name, found, num_positions)

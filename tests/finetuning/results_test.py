@@ -1,4 +1,4 @@
-"""Tests of finetuning/results.py, plan.py and trials.py."""
+"""Tests of finetuning/results.py, and of the trials of a run."""
 
 import types
 
@@ -7,8 +7,7 @@ import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import plan as plan_lib
-from electra_tf.finetuning import results
+from electra_tf.finetuning import preparation, results
 from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports, text_tasks
@@ -73,18 +72,17 @@ def summarize(records, parts=None):
 def test_seeds_follow_each_other():
     assert [
         (t.number, t.seed, t.fold, t.learning_rate)
-        for t in plan_lib.make_trials(config(num_trials=2), 1e-3)
+        for t in preparation.make_trials(config(num_trials=2))
     ] == [(1, 7, None, 1e-3), (2, 8, None, 1e-3)]
 
 
 def test_a_grid_has_the_same_seeds_everywhere():
-    trials = plan_lib.make_trials(
+    trials = preparation.make_trials(
         config(
             num_trials=2,
             learning_rates=(1e-4, 1e-3),
             num_train_epochs_options=(2, 3),
-        ),
-        1e-3,
+        )
     )
     assert [t.number for t in trials] == list(range(1, 9))
     assert [(t.learning_rate, t.num_train_epochs, t.seed) for t in trials] == [
@@ -96,7 +94,7 @@ def test_a_grid_has_the_same_seeds_everywhere():
 
 
 def test_every_seed_goes_through_all_folds():
-    trials = plan_lib.make_trials(config(folds=3, num_trials=2), 1e-3)
+    trials = preparation.make_trials(config(folds=3, num_trials=2))
     assert [(t.seed, t.fold) for t in trials] == [
         (seed, fold) for seed in (7, 8) for fold in (1, 2, 3)
     ]
@@ -118,8 +116,8 @@ def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked(
 
     monkeypatch.setattr(trials_lib, "run_trial", run_trial)
     plan = types.SimpleNamespace(
-        trials=plan_lib.make_trials(config(num_trials=2), 1e-3),
-        reseed_degenerate=most,
+        trials=preparation.make_trials(config(num_trials=2)),
+        config=config(reseed_degenerate=most),
         of_trial=lambda trial: trial,
     )
     ran = [record["trial"] for record in trials_lib.run_all(plan, None)]

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import threading
 
@@ -16,11 +17,11 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     finetune,
     finished_run,
-    fitting,
     starting_point,
+    trials,
 )
 from electra_tf.training import replicas
-from tests import helpers
+from tests import helpers, notices
 
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 2
 DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
@@ -75,7 +76,7 @@ def whole(tmp_path_factory):
 def no_training(monkeypatch):
     """Whatever is trained here is a mistake."""
     monkeypatch.setattr(
-        fitting, "make_engine", lambda *args: pytest.fail("trains")
+        trials, "make_engine", lambda *args: pytest.fail("trains")
     )
 
 
@@ -167,11 +168,11 @@ def pretrain_anew(folder):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (rename_a_label, "train rows, dev rows, test rows, labels"),
-        (swap_the_labels_of_dev, "dev rows"),
-        (change_a_text_of_test, "test rows"),
+        (rename_a_label, "labels, rows dev, rows test, rows train"),
+        (swap_the_labels_of_dev, "rows dev"),
+        (change_a_text_of_test, "rows test"),
         (exchange_two_tokens, "vocabulary"),
-        (pretrain_anew, "initial weights"),
+        (pretrain_anew, "initial weights, tensors"),
     ],
 )
 def test_what_has_changed_is_refused_and_nothing_written(
@@ -181,10 +182,11 @@ def test_what_has_changed_is_refused_and_nothing_written(
     before = contents(finished / "model")
     with pytest.raises(errors.ConfigError) as caught:
         run(with_test(finished))
+    names = re.sub("(labels|rows)( ?)", r"\1.letters\2", names)
     assert str(caught.value) == (
-        f"{finished}/model/trial_1 holds a model of other data. Since it was "
-        f"trained, these have changed: {names}. Choose another --model_dir, or "
-        "bring back what was there to go on with that run"
+        f"{finished}/model/trial_1 holds a model of other data. This run "
+        f"differs in: {names.replace('letters ', 'letters.')}. Choose another "
+        "--model_dir, or bring back what was there to go on with that run"
     )
     assert contents(finished / "model") == before
 
@@ -211,7 +213,7 @@ def test_settings_of_a_trial_are_refused_before_anything_is_written(finished):
 def test_an_unfinished_trial_is_refused_too(finished):
     os.remove(finished / "model" / "trial_1" / "results.json")
     swap_the_labels_of_dev(finished)
-    with pytest.raises(errors.ConfigError, match="have changed: dev rows"):
+    with pytest.raises(errors.ConfigError, match="in: rows.letters.dev"):
         run(with_test(finished))
 
 
@@ -228,7 +230,7 @@ def test_models_that_read_texts_otherwise_are_refused(
     config = make_config(
         finished, {"test_file": f"{finished}/test.tsv", **data}, **changes
     )
-    expected = f"trained, these have changed: {name}. Choose another"
+    expected = f"This run differs in: of_texts.letters.{name}="
     with pytest.raises(errors.ConfigError, match=expected):
         # Without what the command asks first.
         finetune.finetune(config, lambda: None)
@@ -301,7 +303,7 @@ def test_a_test_set_is_scored_without_training_again(finished):
 def test_another_test_set_is_refused(finished):
     before = contents(finished / "model")
     shutil.copy(finished / "dev.tsv", finished / "other.tsv")
-    with pytest.raises(errors.ConfigError, match="have changed: test rows. "):
+    with pytest.raises(errors.ConfigError, match="in: rows.letters.test. "):
         run(make_config(finished, {"test_file": f"{finished}/other.tsv"}))
     assert contents(finished / "model") == before
 
@@ -382,30 +384,30 @@ def test_all_models_that_count_are_asked(finished):
     assert "test" not in found
 
 
-def test_rows_that_were_learned_are_told(finished, capsys):
+def said(folder, path):
+    """The lines on an evaluation of the rows of a test set."""
+    return "\n".join(notices.of(run, evaluation(folder, test_file=str(path))))
+
+
+def test_rows_that_were_learned_are_told(finished):
     shutil.copy(finished / "train.tsv", finished / "again.tsv")
-    run(evaluation(finished, test_file=f"{finished}/again.tsv"))
-    told = (
+    assert said(finished, f"{finished}/again.tsv") == (
         "test: trial 1 was trained on these very rows, so its scores say how "
-        "well it learned them by heart\n"
+        "well it learned them by heart"
     )
-    assert told in capsys.readouterr().out
-    run(evaluation(finished, test_file=f"{finished}/test.tsv"))
-    assert "by heart" not in capsys.readouterr().out
+    assert "by heart" not in said(finished, f"{finished}/test.tsv")
 
 
-def test_some_rows_that_were_learned_are_counted(finished, capsys):
+def test_some_rows_that_were_learned_are_counted(finished):
     header, first, *_ = (finished / "train.tsv").read_text().splitlines()
     new = (finished / "test.tsv").read_text().splitlines()[1]
     some = finished / "some.tsv"
     some.write_text("\n".join([header, first, new]) + "\n")
-    run(evaluation(finished, test_file=str(some)))
     told = f"test: 1 of 2 rows are in {finished}/train.tsv, too, the training "
-    assert told in capsys.readouterr().out
+    assert told in said(finished, some)
     # Another file of its name tells nothing.
     (finished / "train.tsv").write_text("nothing\n")
-    run(evaluation(finished, test_file=str(some)))
-    assert "training file" not in capsys.readouterr().out
+    assert "training file" not in said(finished, some)
 
 
 @pytest.mark.dear
@@ -422,14 +424,15 @@ def test_another_file_of_the_same_name_has_a_folder_of_its_own(finished):
     assert folders == [folder, f"{folder}_2", folder]
 
 
-def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
+def test_rows_without_labels_are_predicted_with_a_word(finished):
     path = finished / "other_name.tsv"
     rows = (finished / "test.tsv").read_text()
     path.write_text(rows.replace("label", "answer", 1))
-    found = run(evaluation(finished, test_file=str(path)))
+    with notices.heard() as lines:
+        found = run(evaluation(finished, test_file=str(path)))
     assert "test" not in found
     told = f"letters: test: {path} has no column 'label' with labels: its rows "
-    assert told in capsys.readouterr().out
+    assert told in "\n".join(lines)
 
 
 @pytest.mark.parametrize(

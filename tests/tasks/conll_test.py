@@ -21,7 +21,6 @@ def test_sentences(write):
             conll.Sentence(("c", "d"), ("B-VP", "B-NP"), row=8),
         ],
         num_columns=3,
-        num_comments=1,
     )
     assert found.tags == {"B-NP", "I-NP", "O", "B-VP"}
 

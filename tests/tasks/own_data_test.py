@@ -7,7 +7,8 @@ from electra_tf import configs
 from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
 from electra_tf.model import heads, task_head
-from electra_tf.tasks import own_data
+from electra_tf.tasks import own_files
+from tests import notices
 
 ENCODER = configs.EncoderConfig(
     vocab_size=24,
@@ -28,7 +29,7 @@ def test_classification_of_a_csv(write, tokenizer):
         "dev": write("b.csv", "label,text,id\nyes,a,7\n"),
         "test": write("c.csv", "id,Text\n1,a\n"),
     }
-    task = own_data.make_task("moods", files)
+    task = own_files.make_task("moods", files)
     assert task.labels == ["no", "yes"]
     assert task.main_metric == "macro_f1"
     assert task.splits() == ["train", "dev", "test"]
@@ -55,7 +56,7 @@ def test_pairs_with_numbers(write, tokenizer):
     rows = "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t4\n"
     dev = "sentence1\tsentence2\tscore\na\tb\t6.5\n"
     files = {"train": write("a.tsv", rows), "dev": write("b.tsv", dev)}
-    task = own_data.make_task("own", files)
+    task = own_files.make_task("own", files)
     assert (task.min_value, task.max_value) == (1.5, 4.0)
     assert isinstance(task.make_head(ENCODER), heads.RegressionHead)
     train, dev = task.read_examples("train"), task.read_examples("dev")
@@ -75,7 +76,7 @@ def test_multi_label(write, tokenizer):
         {"text": "c", "labels": ["x", "y"]},
     )
     files = {"train": write("a.jsonl", train)}
-    task = own_data.make_task("own", files)
+    task = own_files.make_task("own", files)
     assert task.description() == {
         "kind": "multi_label_classification",
         "labels": ["x", "y"],
@@ -104,7 +105,7 @@ def test_multi_label_separator_and_unknown_label(write):
         "train": write("a.tsv", "text\tlabel\na\tx+y\nb\ty\n"),
         "dev": write("b.tsv", "text\tlabel\na\ty+z\n"),
     }
-    task = own_data.make_task("own", files, label_separator="+")
+    task = own_files.make_task("own", files, label_separator="+")
     assert task.labels == ["x", "y"]
     message = "labels among 'x', 'y'. Received: 'z' in .*b.tsv', row 2"
     with pytest.raises(ValueError, match=message):
@@ -116,7 +117,7 @@ def test_tags_of_spans(write, tokenizer):
         "train": write("a.tsv", "a b\tPER-B PER-I\nc\t-\n"),
         "dev": write("b.tsv", "b\tLOC-B\n"),
     }
-    task = own_data.make_task("own", files, "tagging", has_header=False)
+    task = own_files.make_task("own", files, "tagging", has_header=False)
     assert task.labels == ["B-PER", "I-PER", "E-PER", "S-PER", "O"]
     train = task.read_examples("train")
     assert [e.labels for e in train] == [("B-PER", "E-PER"), ("O",)]
@@ -129,12 +130,14 @@ def test_tags_of_spans(write, tokenizer):
 
 def test_rows_without_a_text_may_be_left_out(write):
     train = "text\tlabel\na\tx\n\tx\nb\ty\n"
-    task = own_data.make_task(
-        "own", {"train": write("a.tsv", train)}, skip_empty_texts=True
-    )
-    examples = task.read_examples("train")
+    path = write("a.tsv", train)
+    with notices.heard() as lines:
+        task = own_files.make_task(
+            "own", {"train": path}, skip_empty_texts=True
+        )
+        examples = task.read_examples("train")
     assert [(e.eid, e.source[1]) for e in examples] == [(0, 2), (1, 4)]
-    assert task.warnings() == ["train: 1 rows without a text are left out"]
+    assert lines == [f"{path}: 1 rows without a text are left out"]
 
 
 def test_tags_of_words(write):
@@ -143,7 +146,7 @@ def test_tags_of_words(write):
         "train": write("a.jsonl", _jsonl(*rows)),
         "test": write("b.jsonl", _jsonl({"tokens": ["a"]})),
     }
-    task = own_data.make_task("own", files)
+    task = own_files.make_task("own", files)
     assert task.is_token_level
     assert task.labels == ["X", "Y"]
     assert not task.has_labels("test")
@@ -153,7 +156,7 @@ def test_tags_of_words(write):
 
 def test_conll(write):
     train = write("a.txt", "a I-LOC\nb I-PER\n\nc O")
-    task = own_data.make_task("own", {"train": train})
+    task = own_files.make_task("own", {"train": train})
     # Names of different kinds may touch; the last sentence counts.
     assert [e.labels for e in task.read_examples("train")] == [
         ("S-LOC", "S-PER"),
@@ -163,7 +166,7 @@ def test_conll(write):
 
 def test_no_training_file():
     with pytest.raises(ValueError, match=r"Expected a training file.*\[\]"):
-        own_data.make_task("own", {"train": ""})
+        own_files.make_task("own", {"train": ""})
 
 
 def test_words_without_a_label_are_neither_learned_nor_scored(write, tokenizer):
@@ -171,9 +174,11 @@ def test_words_without_a_label_are_neither_learned_nor_scored(write, tokenizer):
         {"tokens": ["a", "b", "c"], "tags": [1, -100, 10]},
         {"tokens": ["d"], "tags": [2]},
     )
-    task = own_data.make_task("own", {"train": write("a.jsonl", _jsonl(*rows))})
+    files = {"train": write("a.jsonl", _jsonl(*rows))}
+    with notices.heard() as (lines):
+        task = own_files.make_task("own", files)
     assert task.labels == ["1", "2", "10"]
-    (line,) = task.warnings()
+    (line,) = lines
     assert "numbers" in line and "--label_names" in line
     examples = task.read_examples("train")
     features = task.features(examples, tokenizer, 8)
@@ -199,7 +204,7 @@ def test_words_without_a_label_are_neither_learned_nor_scored(write, tokenizer):
 
 def test_a_tagger_answers_in_the_scheme_of_its_file(write):
     train = write("a.conll", "a B-X\nb I-X\nc B-X\n\nd O\n")
-    task = own_data.make_task("own", {"train": train})
+    task = own_files.make_task("own", {"train": train})
     assert task.labels == ["B-X", "I-X", "E-X", "S-X", "O"]
     assert task.description()["scheme"] == "BIO"
     outputs = {
@@ -221,7 +226,7 @@ def test_a_part_of_training_is_held_out(write, tokenizer):
         f"{'ab'[i % 2]} {i // 4}\t{'xy'[i % 2]}\n" for i in range(80)
     )
     path = write("a.tsv", f"text\tlabel\n{rows}")
-    task = own_data.make_task("own", {"train": path})
+    task = own_files.make_task("own", {"train": path})
     data = task_data.read_rows(task, tokenizer, 8, ["train"])
     part = task_data.hold_out(data, 0.25, seed=1)
     train, dev = part.examples["train"], part.examples["dev"]

@@ -7,6 +7,7 @@ from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
 from electra_tf.tasks import answers, question_answering
+from tests import notices
 
 CONTEXT = "a (b-c) d e f g"
 CONFIG = {"doc_stride": 2, "n_best_size": 3, "max_answer_length": 3}
@@ -329,7 +330,6 @@ def test_what_a_question_of_mrqa_is_trained_on(write, tmp_path, qa, message):
     if message is None:
         (example,) = task.read_examples("train")
         assert (example.start_position, example.end_position) == (1, 1)
-        assert not task.warnings({"train": [example]})
     else:
         with pytest.raises(ValueError, match=message):
             task.read_examples("train")
@@ -340,30 +340,38 @@ def test_odd_questions_are_counted(write, tmp_path):
     task = _task(tmp_path, v2=False)
     (example,) = task.read_examples("dev")
     assert example.qas_id == "7"
-    rows = {"dev": [example, example, example._replace(answers=())]}
-    twice, none = task.warnings(rows)
-    assert twice.startswith("dev: 2 of 3 questions have the id of another one")
-    assert none.startswith("dev: 1 of 3 questions have no answer")
-    assert not task.warnings({"dev": [example], "train": []})
+
+    def said(split, *examples):
+        features = {"input_ids": np.zeros([1, 8])}
+        return notices.of(task.look_at, split, examples, features)
+
+    twice, none = said("dev", example, example, example._replace(answers=()))
+    assert twice.startswith(
+        "squad: dev: 2 of 3 questions have the id of another one"
+    )
+    assert none.startswith("squad: dev: 1 of 3 questions have no answer")
+    assert not said("dev", example)
     # All of a test set: nobody knows them. All of dev: a score of 0.
-    unknown = [example._replace(answers=())]
-    assert not task.warnings({"test": unknown})
-    (none,) = task.warnings({"dev": unknown})
-    assert none.startswith("dev: 1 of 1 questions have no answer")
-    empty = [example._replace(question_text=" "), example._replace(qas_id="b")]
-    assert task.warnings({"dev": empty}) == ["dev: 1 of 2 questions are empty"]
+    unknown = example._replace(answers=())
+    assert not said("test", unknown)
+    (none,) = said("dev", unknown)
+    assert none.startswith("squad: dev: 1 of 1 questions have no answer")
+    empty = example._replace(question_text=" ")
+    assert said("dev", empty, example._replace(qas_id="b")) == [
+        "squad: dev: 1 of 2 questions are empty"
+    ]
 
 
 def test_answers_of_impossible_questions_are_told(write, tmp_path):
     task = _task(tmp_path)
     for split in ("train", "dev"):
         _squad(write, split, is_impossible=True)
-    (train,), (dev,) = map(task.read_examples, ("train", "dev"))
+    with notices.heard() as lines:
+        (train,), (dev,) = map(task.read_examples, ("train", "dev"))
     assert train.is_impossible and dev.answers
-    told = task.warnings()
-    assert [line.split(",")[0] for line in told] == [
-        "train: 1 questions have answers",
-        "dev: 1 questions have answers",
+    assert [line.split(",")[0] for line in lines] == [
+        "squad: train: 1 questions have answers",
+        "squad: dev: 1 questions have answers",
     ]
 
 
@@ -371,12 +379,13 @@ def test_an_answer_of_no_characters_that_is_learned_is_told(write, tmp_path):
     task = _task(tmp_path)
     blank = [{"text": "", "answer_start": 0}]
     _squad(write, "train", answers=blank, is_impossible=False)
-    (example,) = task.read_examples("train")
+    with notices.heard() as lines:
+        (example,) = task.read_examples("train")
     # As in the original: from the first word to the last one.
     assert example.start_position == 0
     assert example.end_position == len(example.doc_tokens) - 1
-    (line,) = task.warnings()
-    assert line.startswith("train: 1 questions have an answer of no characters")
+    (line,) = lines
+    assert "train: 1 questions have an answer of no characters" in line
 
 
 def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
@@ -512,9 +521,9 @@ def test_lost_answers_are_counted(write, tmp_path, tokenizer):
     task = _task(tmp_path)
     train = task.read_examples("train")
     features = task.features(train, tokenizer, 10, is_training=True)
-    assert task.warnings({"train": train}, {"train": features}) == [
-        "train: 1 of 1 questions lost their answer: no window of 10 tokens "
-        "holds all of it"
+    assert notices.of(task.look_at, "train", train, features) == [
+        "squad: train: 1 of 1 questions lost their answer: no window of 10 "
+        "tokens holds all of it"
     ]
     _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
-    assert task.warnings({"dev": task.read_examples("dev")}) == []
+    assert not notices.of(task.read_examples, "dev")

@@ -9,7 +9,7 @@ from electra_tf.tasks import tag_schemes
         ("B-X I-X O", "B-PER", "B-X I-X O"),
         ("I-X O", "B-PER", "I-X O"),
         ("B-X L-X U-X I-X o", "B-PER", "B-X E-X S-X I-X O"),
-        ("B_X M_X E_X S_X O", "B-PER", "B-X I-X E-X S-X O"),
+        ("B_X M_X E_X S_X O", "B_PER", "B-X I-X E-X S-X O"),
         ("b-X w-X O", "B-PER", "B-X S-X O"),
         ("X-B X-I -", "PER-B", "B-X I-X O"),
         ("B I O", "B", "B-_ I-_ O"),

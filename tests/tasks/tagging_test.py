@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from electra_tf.tasks import conll, metrics, tagging
+from tests import notices
 
 FILE = """-DOCSTART- -X- O
 
@@ -189,9 +190,9 @@ def test_words_that_no_model_saw_are_outside_in_the_baseline_too(tokenizer):
     ]
     # X everywhere: right for a; c is O by chance.
     assert task.baseline_scores([example], [example])["accuracy"] == 50.0
-    found = task.baseline_scores_of_rows([example], [example], features)
+    found = task.baseline_scores([example], [example], features)
     assert found == {"accuracy": 50.0}
-    found = task.baseline_scores_of_rows(
+    found = task.baseline_scores(
         [example], [example._replace(labels=("X", "X", "Y", "X"))], features
     )
     assert found == {"accuracy": 25.0}
@@ -228,13 +229,13 @@ def test_what_a_run_asks_of_a_tagging_task(write):
         "New\u00a0York b c"
     )
     mask = np.array([[1.0, 1.0, 0.0]])
-    assert words.warnings(
-        {"train": train}, {"train": {"pos_labels_mask": mask}}
+    assert notices.of(
+        words.look_at, "train", train, {"pos_labels_mask": mask}
     ) == [
-        "the tags, such as B-NP, look like those of spans: is it the column of "
-        "parts of speech?",
-        "train: 1 of 3 words got no tag: they are behind 3 tokens, or have "
-        "none",
+        "pos: the tags, such as B-NP, look like those of spans: is it the "
+        "column of parts of speech?",
+        "pos: train: 1 of 3 words got no tag: they are behind 3 tokens, or "
+        "have none",
     ]
 
 

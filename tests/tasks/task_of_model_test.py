@@ -1,10 +1,10 @@
-"""Tests of `own_data.task_of_model`: other files, without the training file."""
+"""Tests of `own_files.task_of_model`: other files, not that of training."""
 
 import json
 
 import pytest
 
-from electra_tf.tasks import own_data
+from electra_tf.tasks import own_files
 
 # Name -> training file, its content, another file, its content, settings.
 FILES = {
@@ -75,11 +75,11 @@ FILES = {
 def test_rows_are_read_as_in_training(write, name, split):
     train_name, train, other_name, other, *settings = FILES[name]
     paths = {"train": write(train_name, train), split: write(other_name, other)}
-    trained = own_data.make_task("mine", paths, **dict(*settings))
+    trained = own_files.make_task("mine", paths, **dict(*settings))
     about = trained.description() | {"reading": trained.reading()}
     about = json.loads(json.dumps(about))
     write(train_name, "")  # Nobody looks at it.
-    task = own_data.task_of_model("mine", {split: paths[split]}, about)
+    task = own_files.task_of_model("mine", {split: paths[split]}, about)
     assert task.splits() == [split]
     assert task.has_labels(split)
     assert task.read_examples(split) == trained.read_examples(split)
@@ -90,19 +90,19 @@ def test_rows_are_read_as_in_training(write, name, split):
 
 def test_a_set_of_one_class_is_scored(write):
     train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
-    trained = own_data.make_task("mine", {"train": train})
+    trained = own_files.make_task("mine", {"train": train})
     about = trained.description() | {"reading": trained.reading()}
     test = write("test.tsv", "text\tlabel\nb\tno\na\tno\n")
-    task = own_data.task_of_model("mine", {"test": test}, about)
+    task = own_files.task_of_model("mine", {"test": test}, about)
     assert [row.label for row in task.read_examples("test")] == ["no", "no"]
 
 
 def test_a_label_that_the_model_does_not_know_is_refused(write):
     train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
-    trained = own_data.make_task("mine", {"train": train})
+    trained = own_files.make_task("mine", {"train": train})
     about = trained.description() | {"reading": trained.reading()}
     test = write("test.tsv", "text\tlabel\nb\tno\na\tperhaps\n")
-    task = own_data.task_of_model("mine", {"test": test}, about)
+    task = own_files.task_of_model("mine", {"test": test}, about)
     with pytest.raises(ValueError) as caught:
         task.read_examples("test")
     assert str(caught.value) == (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from electra_tf.tasks import glue, text_tasks
+from tests import notices
 
 
 def _rte(write, tmp_path):
@@ -267,20 +268,20 @@ def test_rows_that_are_not_where_glue_has_them_are_not_submitted(
 ):
     task = glue.Rte(tmp_path)
     path = write("test.tsv", "index\ts1\ts2\n0\ta\tb\n247\tc\td\n")
-    examples = {"test": task.read_examples("test")}
-    assert task.warnings(examples) == [
-        f"{path}, row 3: GLUE's file has the index 1 here, and this '247': "
-        "there will be no RTE.tsv"
+    examples = task.read_examples("test")
+    assert notices.of(task.look_at, "test", examples, {}) == [
+        f"rte: {path}, row 3: GLUE's file has the index 1 here, and this "
+        "'247': there will be no RTE.tsv"
     ]
     outputs = {"predictions": np.array([0, 1])}
-    assert task.submission_rows("test", examples["test"], outputs) is None
+    assert task.submission_rows("test", examples, outputs) is None
     # Its beginning is in order, and too short.
-    examples = {"test": examples["test"][:1]}
-    assert task.warnings(examples) == [
-        f"{path}: 1 rows, GLUE's file has 3,000: the benchmark will not take "
-        "RTE.tsv"
+    examples = examples[:1]
+    assert notices.of(task.look_at, "test", examples, {}) == [
+        f"rte: {path}: 1 rows, GLUE's file has 3,000: the benchmark will not "
+        "take RTE.tsv"
     ]
-    assert task.submission_rows("test", examples["test"], outputs) is not None
+    assert task.submission_rows("test", examples, outputs) is not None
 
 
 def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
@@ -290,7 +291,7 @@ def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
     task = Mine(tmp_path)
     # Of rows that it reads by itself no index is known.
     rows = [text_tasks.TextExample(7, "a", "b", "entailment", ("mine", 1))]
-    assert task.warnings({"test": rows}) == []
+    assert not notices.of(task.look_at, "test", rows, {})
     outputs = {"predictions": np.array([1])}
     name, _, submitted = task.submission_rows("test", rows, outputs)
     assert (name, list(submitted)) == ("Mine.tsv", [["7", "not_entailment"]])

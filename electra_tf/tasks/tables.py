@@ -1,0 +1,281 @@
+"""Files of labelled rows -> the columns that count, by one convention.
+
+A .tsv or .csv has a header, a .jsonl an object in each line, a .json a list of
+rows or an object of columns. Texts are in the column `text` or in a usual pair,
+labels in `label`; other names are given. What does not fit is refused with the
+flag that mends it.
+"""
+
+import csv
+import json
+import os
+import typing
+from collections.abc import Sequence
+
+from electra_tf import errors
+from electra_tf.command_line.column_names import TEXT_PAIRS
+from electra_tf.tasks.task import parse_json, read_lines
+
+TEXT_NAMES = ("text", "sentence", "tokens", "words")
+LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
+# Longer than any text that is meant: more is an open quote.
+_LONGEST_FIELD = 10_000_000
+
+
+class Table(typing.NamedTuple):
+    """A file's rows.
+
+    Attributes:
+      path: The file.
+      columns: Their names; "1", "2", ... without a header.
+      rows: The number of each row, and its values.
+    """
+
+    path: str
+    columns: list[str]
+    rows: list[tuple[int, list]]
+
+    def find(self, name: str) -> int | None:
+        """Where a column is, whatever the case of its name, or None."""
+        if name in self.columns:
+            return self.columns.index(name)
+        names = [column.lower() for column in self.columns]
+        return names.index(name.lower()) if name.lower() in names else None
+
+    def position(self, name: str, flag: str) -> int:
+        """Where a column is.
+
+        Raises:
+          ValueError: If there is no such column; names the flag.
+        """
+        column = self.find(name)
+        if column is None:
+            raise ValueError(
+                f"Expected the column {name!r}, or another one by {flag}. "
+                f"Received: {self.described()}."
+                + errors.did_you_mean(repr(name), map(repr, self.columns))
+            )
+        return column
+
+    def described(self) -> str:
+        """The file and its columns, for a message."""
+        names = ", ".join(repr(name[:40]) for name in self.columns[:20])
+        return f"{self.path!r} with the columns {names}"
+
+
+def read(path: str | os.PathLike, has_header: bool = True) -> Table:
+    """Reads a table.
+
+    Args:
+      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8; any file that
+        `tf.io.gfile` reads.
+      has_header: Whether the first row of a .tsv or .csv names the columns.
+
+    Raises:
+      ValueError: If the file cannot be read, has no rows, or rows of different
+        columns.
+    """
+    path = os.fspath(path)
+    ending = os.path.splitext(path)[1].lower()
+    if ending in (".jsonl", ".json"):
+        records = read_records(path)
+        columns = list(records[0][1])
+        for number, record in records:
+            if record.keys() != set(columns):
+                raise ValueError(
+                    f"Expected the names {', '.join(columns)}, as in the first "
+                    f"row. Received: {', '.join(record)} in {path!r}, row "
+                    f"{number}."
+                )
+        rows = [(n, [record[c] for c in columns]) for n, record in records]
+        return Table(path, columns, rows)
+    if ending == ".tsv":
+        lines = enumerate(read_lines(path), start=1)
+        rows = [(number, line.split("\t")) for number, line in lines]
+    elif ending == ".csv":
+        rows = _read_csv(path)
+    else:
+        raise ValueError(
+            "Expected a file ending in .tsv, .csv, .jsonl or .json, or with a "
+            f"word and its tag in each row .txt or .conll. Received: {path!r}."
+        )
+    rows = [row for row in rows if any(map(str.strip, row[1]))]
+    for number, values in rows:
+        if len(values) != len(rows[0][1]):
+            raise ValueError(
+                f"Expected {len(rows[0][1])} columns, as in row {rows[0][0]}. "
+                f"Received: {len(values)} in {path!r}, row {number}."
+                + " Quotes mean nothing in a .tsv: name it .csv if they do."
+                * (ending == ".tsv" and '"' in "".join(values))
+            )
+    if not rows[has_header:]:
+        raise ValueError(
+            f"Expected rows{' below the header' * bool(rows)}. Received: none "
+            f"in {path!r}."
+        )
+    if not has_header:
+        return Table(path, [str(i + 1) for i, _ in enumerate(rows[0][1])], rows)
+    columns = [name.strip() for name in rows[0][1]]
+    twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
+    if twice:
+        raise ValueError(
+            f"Expected a header with different names. Received: {twice[0]!r} "
+            f"twice in {path!r} (--has_header=False if it is a row)."
+        )
+    return Table(path, columns, rows[1:])
+
+
+def _read_csv(path: str) -> list[tuple[int, list[str]]]:
+    """The rows by the separator that cuts the first line most often.
+
+    Spreadsheets separate with a comma, semicolon or tab, as their country does.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    lines = read_lines(path)
+    separator = max(
+        ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
+    )
+    reader = csv.reader(
+        (line + "\n" for line in lines), delimiter=separator, strict=True
+    )
+    rows = []
+    number = 1
+    try:
+        for values in reader:
+            rows.append((number, values))
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            "Expected quotes in pairs, and two for one inside a quoted text. "
+            f"Received: {path!r}, where the row that begins in line {number} "
+            f"runs to line {max(number, reader.line_num)}: {error}."
+        ) from None
+    return rows
+
+
+def read_records(path: str) -> list[tuple[int, dict]]:
+    """The rows of a .jsonl or .json, each with its number.
+
+    Args:
+      path: An object in each line; or one list of objects; or one object whose
+        values are lists, the columns.
+
+    Raises:
+      ValueError: If the file is something else.
+    """
+    lines = [
+        line for line in enumerate(read_lines(path), start=1) if line[1].strip()
+    ]
+    first = lines[0][1].strip()
+    # What Hugging Face's data sets write as .json has an object in each line.
+    has_lines = len(lines) > 1 and first[0] == "{" and first[-1] == "}"
+    records: typing.Any
+    if has_lines or path.lower().endswith(".jsonl"):
+        records = [(n, parse_json(line, path, n)) for n, line in lines]
+    else:
+        records = parse_json("\n".join(line for _, line in lines), path)
+        if isinstance(records, dict) and records:
+            columns = list(records.values())
+            sizes = {isinstance(c, list) and len(c) for c in columns}
+            if len(sizes) == 1 and False not in sizes:
+                rows = zip(*columns, strict=True)
+                records = [dict(zip(records, r, strict=True)) for r in rows]
+        if not isinstance(records, list) or not records:
+            raise ValueError(
+                "Expected a list of rows, or an object of columns of the same "
+                f"length. Received: {path!r}. Files in SQuAD's layout are read "
+                "by --task_names=squad --data_dir=<their folder>."
+            )
+        records = list(enumerate(records, start=1))
+    for number, record in records:
+        if not isinstance(record, dict) or not record:
+            raise ValueError(
+                f"Expected a JSON object in each row. Received: {path!r}, row "
+                f"{number}: {str(record)[:40]!r}."
+            )
+    return records
+
+
+def choose_columns(
+    table: Table,
+    text_columns: Sequence[str] = (),
+    label_column: str = "",
+    has_header: bool = True,
+) -> tuple[list[str], str]:
+    """Which columns hold the texts and the labels.
+
+    Args:
+      table: The training file.
+      text_columns: Those of the texts, where they are named.
+      label_column: That of the labels, where it is named.
+      has_header: False for columns without names: two are text and label.
+
+    Returns:
+      Names of one or two columns, and of another one.
+
+    Raises:
+      ValueError: If there are no such columns, or more than one choice.
+    """
+    if table.columns == ["1", "2"] and not has_header:
+        text_columns, label_column = text_columns or "1", label_column or "2"
+    texts = [
+        table.columns[table.position(name, "--text_columns")]
+        for name in text_columns
+    ]
+    if label_column:
+        position = table.position(label_column, "--label_column")
+        label_column = table.columns[position]
+    others = {
+        column.lower(): column
+        for column in table.columns
+        if column not in (*texts, label_column)
+    }
+    if not texts:
+        pairs = [pair for pair in TEXT_PAIRS if set(pair) <= others.keys()]
+        paired = {name for pair in pairs for name in pair}
+        single = [(n,) for n in others if n in TEXT_NAMES and n not in paired]
+        choices = [[others[n] for n in names] for names in [*pairs, *single]]
+        usual = "'text', or a usual pair"
+        texts = _only(choices, table, "text_columns", usual)
+    if not label_column:
+        choices = [[others[n]] for n in others if n in LABEL_NAMES]
+        label_column = _only(choices, table, "label_column", "'label'")[0]
+    if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
+        raise ValueError(
+            "Expected one or two text columns and another one of labels. "
+            f"Received: --text_columns={','.join(texts)} "
+            f"--label_column={label_column}."
+        )
+    return texts, label_column
+
+
+def _only(
+    choices: Sequence[list[str]], table: Table, flag: str, usual: str
+) -> list[str]:
+    """The only choice of columns that there is."""
+    if len(choices) == 1:
+        return choices[0]
+    where = ", where it may be " * bool(choices)
+    where += " or ".join(repr(",".join(columns)) for columns in choices)
+    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
+        where = " (--has_header=False if these are a row)"
+    raise ValueError(
+        f"Expected {'one' if choices else 'a'} column {usual}: say which in "
+        f"--{flag}. Received: {table.described()}{where}."
+    )
+
+
+def value_of(value: typing.Any, where: str) -> str | list[str]:
+    """A value as the text that it would be in a .tsv, or a list of such."""
+    if isinstance(value, list) and not any(
+        item is None or isinstance(item, list | dict) for item in value
+    ):
+        return [str(value_of(item, where)) for item in value]
+    if isinstance(value, list | dict):
+        raise ValueError(
+            "Expected a text, or a list of texts. Received: "
+            f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
+        )
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)
