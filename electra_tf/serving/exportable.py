@@ -43,6 +43,8 @@ class Source:
       max_seq_length: Longer inputs are cut, unless there are `windows`.
       task_name: Scope of the head; "" without one.
       labels: Names of the classes, in the order of the logits.
+      inside: Of a tagger in IOB1, for each label the number of its kind's I-,
+        -1 for O; none of others.
       has_pairs: Whether the input is two texts.
       windows: How longer texts are read, as in training; None for the cut.
       min_value: What is added to a regression model's outputs ...
@@ -64,6 +66,7 @@ class Source:
     max_seq_length: int
     task_name: str = ""
     labels: tuple[str, ...] = ()
+    inside: tuple[int, ...] = ()
     has_pairs: bool = False
     windows: Windows | None = None
     min_value: float = 0.0
@@ -260,6 +263,11 @@ def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
         numbers = map(str, range(head.num_outputs or 0))
         about["labels"] = head.tags or tuple(numbers)
     if head.kind == "tagging":
+        if head.scheme == "IOB1" and head.labels:
+            numbers = {label: i for i, label in enumerate(head.labels)}
+            about["inside"] = tuple(
+                numbers.get(f"I{label[1:]}", -1) for label in head.labels
+            )
         about["lower_cases_words"] = head.as_original
         about["segment"] = head.segment_of_words()
     elif has_pairs is None:

@@ -135,7 +135,7 @@ class RestModel:
         if in_rows is None or in_rows == ("inputs" in request):
             raise RequestError(
                 "Expected an object with one of the keys 'instances' (rows) "
-                "and 'inputs' (columns)"
+                f"and 'inputs' (columns). Received: {_shown(request)}"
             )
         name = request.get("signature_name", "serving_default")
         if not isinstance(name, str) or name not in self._model.signatures:
@@ -147,7 +147,10 @@ class RestModel:
         if in_rows:
             rows = request["instances"]
             if not isinstance(rows, list) or not rows:
-                raise RequestError("Expected 'instances' to be a list of rows")
+                raise RequestError(
+                    "Expected 'instances' to be a list of rows. Received: "
+                    + _shown(rows)
+                )
             named = [_by_name(row, specs) for row in rows]
             columns = {key: [row[key] for row in named] for key in specs}
         else:
@@ -183,6 +186,11 @@ def _refusal(error: Exception) -> tuple[int, str]:
     return 500, f"{type(error).__name__}: {errors.first_line(error)}"
 
 
+def _shown(value) -> str:
+    """A value of the request for a message."""
+    return json.dumps(value)[:200]
+
+
 def _is_bytes(value) -> bool:
     return isinstance(value, dict) and list(value) == ["b64"]
 
@@ -194,7 +202,7 @@ def _by_name(value, names) -> dict:
     if not isinstance(value, dict) or set(value) != set(names):
         raise RequestError(
             f"Expected the inputs {', '.join(names)}. Received: "
-            f"{json.dumps(value)[:200]}"
+            + _shown(value)
         )
     return value
 
@@ -231,8 +239,7 @@ def _values(value, dtype):
     ):
         return value
     raise ValueError(
-        f"JSON Value: {json.dumps(value)[:200]} is not of expected type: "
-        f"{dtype.name}"
+        f"JSON Value: {_shown(value)} is not of expected type: {dtype.name}"
     )
 
 

@@ -15,7 +15,7 @@ import re
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from electra_tf import errors
+from electra_tf import errors, files
 from electra_tf.files import write_atomically
 from electra_tf.serving import signatures
 
@@ -163,6 +163,9 @@ def _configured_names(output_dir: str) -> list[str]:
 def write(output_dir: str, name: str, version: str) -> list[str]:
     """Writes the server's files that are not there yet.
 
+    A batching file that an earlier export wrote, and nobody changed, gives way
+    to that of this one's kind.
+
     Args:
       output_dir: Where the versions are.
       name: Of the model.
@@ -171,11 +174,21 @@ def write(output_dir: str, name: str, version: str) -> list[str]:
     Returns:
       The names of the files written.
     """
+    batching, other = (
+        _BATCHING.format(sizes=sizes)
+        for sizes in (
+            (_SPLIT, _WHOLE) if _can_split(version) else (_WHOLE, _SPLIT)
+        )
+    )
+    path = os.path.join(output_dir, BATCHING_FILE)
+    if (
+        os.path.isfile(path)
+        and files.read_bytes(path, "file") == other.encode()
+    ):
+        os.remove(path)
     contents = {
         MODELS_FILE: _MODELS.format(name=name),
-        BATCHING_FILE: _BATCHING.format(
-            sizes=_SPLIT if _can_split(version) else _WHOLE
-        ),
+        BATCHING_FILE: batching,
         COMPOSE_FILE: _COMPOSE.format(
             name=name,
             image=IMAGE,

@@ -224,12 +224,19 @@ class Tagger(signatures_lib.ServedModel):
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
         # Of L tokens, not of W words, which may be many more.
         of_tokens = (
-            self._names(probabilities),
+            tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             tf.reduce_max(probabilities, axis=-1),
         )
-        labels, scores = (
+        numbers, scores = (
             tf.gather(values, first_token, batch_dims=1) for values in of_tokens
         )
+        if self._source.inside:  # IOB1: B- is right behind one of its kind.
+            inside = tf.gather(self._source.inside, numbers)
+            inside = tf.where(has_label, inside, -1)
+            before = tf.pad(inside, [[0, 0], [1, 0]], constant_values=-1)
+            is_first = (inside >= 0) & (inside != before[:, :-1])
+            numbers = tf.where(is_first, inside, numbers)
+        labels = tf.gather(tf.constant(self._source.labels), numbers)
         return {
             "labels": tf.where(has_label, labels, ""),
             "scores": tf.where(has_label, scores, 0.0),

@@ -8,6 +8,8 @@ import pytest
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune
+from electra_tf.inference import predictor
+from electra_tf.serving import saved_model
 from electra_tf.tasks import by_name
 from tests import helpers
 
@@ -56,6 +58,10 @@ def test_a_task_in_code(code, tmp_path, monkeypatch):
     assert results["task"] == "rhymes"
     assert results["num_rows"] == {"train": 4, "dev": 4}
     assert results["baseline"]["dev"]["accuracy"] == 50.0
+    path = saved_model.export(config.run.model_dir, str(tmp_path / "served"))
+    (answer,) = predictor.ExportedModel(path).predict([[b"wa", b"wb"]])
+    assert answer["label"] in ("no", "yes")
+    assert list(answer["scores"]) == ["no", "yes"]
     del sys.modules["rhymes"]
 
 

@@ -243,7 +243,7 @@ def test_nothing_is_left_of_an_export_that_fails(
     assert os.listdir(tmp_path / "exported") == []
 
 
-def test_files_for_the_server(exported, tmp_path):
+def test_files_for_the_server(exported, tmp_path, monkeypatch):
     folder = os.path.dirname(exported.path)
     assert sorted(os.listdir(folder)) == [
         "1",
@@ -270,6 +270,20 @@ def test_files_for_the_server(exported, tmp_path):
         "compose.yaml",
     ]
     assert (tmp_path / "models.config").read_text() == "mine"
+    # What an export of another kind wrote does not.
+    batching, first = (
+        tmp_path / "batching_parameters.txt",
+        read("batching_parameters.txt"),
+    )
+    monkeypatch.setattr(server_files, "_can_split", lambda version: False)
+    for written in (["batching_parameters.txt"], []):
+        assert written == server_files.write(
+            str(tmp_path), "letters", exported.path
+        )
+    assert batching.read_text() != first
+    batching.write_text("mine")
+    monkeypatch.undo()
+    assert not server_files.write(str(tmp_path), "letters", exported.path)
 
 
 def _parameters_class():

@@ -20,7 +20,7 @@ from electra_tf.serving import (
     token_signatures,
 )
 from electra_tf.tasks import features as features_lib
-from electra_tf.tasks import tagging
+from electra_tf.tasks import tag_schemes, tagging
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 from tests.checkpoints import models
@@ -341,6 +341,40 @@ def test_tags_words_as_the_evaluation(tagger, serve, segment):
             answer["scores"].numpy()[row][which],
             expected.max(-1, initial=0.0) if len(which) else [],
             atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "form"),
+    [("IOB1", "B-PER"), ("BIO", "PER_B"), ("BILOU", "B-PER")],
+)
+def test_tags_are_in_the_scheme_and_form_of_their_file(serve, scheme, form):
+    checkpoint = models.finetuned("tagging", 5)
+    labels = ("B-X", "I-X", "E-X", "S-X", "O")
+    options = {"scheme": scheme, "form": form}
+    head = dataclasses.replace(checkpoint.head, labels=labels, options=options)
+    found, signatures = serve(dataclasses.replace(checkpoint, head=head))
+    task = tagging.TaggingTask(
+        found.task_name, {}, as_original=False, labels=labels
+    )
+    task.segment = found.segment
+    random = np.random.default_rng(1)
+    rows = [
+        tuple(f"w{c}" for c in random.permutation([*"abcdefgh"]))
+        for _ in range(8)
+    ]
+    examples = [
+        tagging.TaggingExample(i, words, ("O",) * len(words))
+        for i, words in enumerate(rows)
+    ]
+    features = task.features(examples, found.tokenizer, LENGTH)
+    logits = outputs_of(found, features)["logits"].numpy()
+    answer = signatures["words"](words=strings([list(row) for row in rows]))
+    for row, words in enumerate(rows):
+        numbers = logits[row][: len(words)].argmax(-1)
+        tags = [labels[i] for i in numbers]
+        assert [x.decode() for x in answer["labels"][row].numpy()] == (
+            tag_schemes.in_scheme(tags, scheme, form)
         )
 
 
