@@ -12,7 +12,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import tensorflow as tf
@@ -593,7 +593,7 @@ def report_on_records(
             input_ids, mask, segments = rows
             # The model's, or else what most of the first records have.
             length = input_ids.shape[1]
-            for kind, is_bad, is_doubt in _bad_rows(*rows, len(vocab), special):
+            for kind, is_bad, is_doubt in _bad_rows(rows, len(vocab), special):
                 (doubts if is_doubt else problems).add(
                     kind, path, records[is_bad]
                 )
@@ -733,9 +733,10 @@ def _parsed(
 
 
 def _bad_rows(
-    ids, mask, segments, vocab_size: int, special: dict[str, int]
-) -> Iterator[tuple[str, np.ndarray, bool]]:
+    rows: Sequence[np.ndarray], vocab_size: int, special: dict[str, int]
+) -> Iterator[tuple[str, Any, bool]]:
     """Kinds of problems, <bool>[B] of who has one, and whether it is minor."""
+    ids, mask, segments = rows
     length = ids.shape[1]
     num_tokens = mask.sum(axis=-1)
     ones = np.arange(length) < num_tokens[:, np.newaxis]
