@@ -194,9 +194,10 @@ def test_a_worker_with_another_seed_or_data_is_refused(folder):
         assert code == 1
         assert stderr.splitlines()[-1] == (
             "run_pretraining: error: Expected the same of all workers, but "
-            f"they differ in: run.seed (here {seed}), the training records. "
-            "Start all of them with the same electra_tf, flags, gin files "
-            "and data"
+            f"they differ in: run.seed (here {seed}), the training records, "
+            "the initial weights, those of init_checkpoint if it is given. "
+            "Start all of them with the same electra_tf, flags, gin files and "
+            "data"
         )
     assert not (folder / "refused").exists()
 
