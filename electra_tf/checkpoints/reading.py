@@ -170,7 +170,9 @@ def load_model(
         network = electra.Discriminator(config)
         variables = network.keras_variables
     elif kind == "detection":
-        held = f"fine-tuned for {head.kind}" if head else "without such a head"
+        held = "with an encoder, but without such a head"
+        if head is not None:
+            held = f"fine-tuned for {head.kind}"
         raise CheckpointError(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {held}"
