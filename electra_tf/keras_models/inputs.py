@@ -199,7 +199,7 @@ def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
     )[:3]
     if isinstance(y, tuple):
         y = list(zip(*y, strict=True))
-    return (x, y, weights), max(1, len(batches[0][0]))
+    return (x, y, weights), max(1, len(batches[0][0].numpy()))
 
 
 def _whole_column(batches: Sequence[tf.Tensor]):
@@ -219,7 +219,7 @@ def of_examples(x: typing.Any) -> tuple[typing.Any, typing.Any] | None:
     if not isinstance(x, list) or not x:
         return None
     if isinstance(x[0], tagging.TaggingExample):
-        return [list(e.words) for e in x], [list(e.tags) for e in x]
+        return [list(e.words) for e in x], [list(e.labels) for e in x]
     if not isinstance(x[0], text_tasks.TextExample):
         return None
     texts = [e.text_a for e in x]

@@ -378,9 +378,10 @@ def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
             "Expected both min_value and a positive scale, or none of the two. "
             f"Received: min_value={min_value}, scale={scale}"
         )
-    options: dict[str, typing.Any] = _pooling_options(pooling)
+    options: dict[str, typing.Any] = {}
     if scale is not None:
-        options |= {"min_value": float(min_value), "scale": float(scale)}
+        options = {"min_value": float(min_value), "scale": float(scale)}
+    options |= _pooling_options(pooling)
     return task_head.TaskHead(
         "regression", "regression", None, 1, options=options
     )
