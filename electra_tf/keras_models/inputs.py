@@ -67,7 +67,8 @@ def texts(
     Raises:
       ValueError: If it is something else.
     """
-    if names := frame_names(x):
+    names: typing.Any = frame_names(x)
+    if names:
         if labels := [n for n in names if str(n).lower() in _NO_TEXTS]:
             raise _no_texts(
                 name, f"a DataFrame with the column {labels[0]!r}: df['text']"

@@ -81,7 +81,7 @@ class Preprocessor(keras.layers.Layer):
             known = vocabulary_lib.load(vocabulary)
         else:
             known = vocabulary_lib.Vocabulary(tuple(vocabulary))
-        given = {
+        given: dict[str, typing.Any] = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
             "text_cleaning": text_cleaning,

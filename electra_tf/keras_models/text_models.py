@@ -76,7 +76,7 @@ class TextClassifier(TaskModel):
             head = _labels_head(labels, multi_label, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
-        self.given_labels = self.labels
+        self.given_labels: tuple = self.labels
         if labels is not None:
             self.given_labels = tuple(inputs.given_labels(labels))
 
