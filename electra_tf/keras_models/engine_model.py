@@ -88,9 +88,9 @@ class EngineModel(keras.Model):
     seed: int
     target_names: tuple[str, ...]
     bookkeeping: tuple[str, ...] = ()
-    score_names: tuple[str, ...] = ()
-    target_rank: int = 1
-    num_label_values: int | None = None
+    score_names: typing.Any = ()
+    target_rank: typing.Any = 1
+    num_label_values: typing.Any = None
     # Whether a loss without dropout needs the labels to predict, too.
     teaches_in_evaluation = False
     # What a task says: see `TaskModel`.
@@ -152,7 +152,9 @@ class EngineModel(keras.Model):
             optimizer,
             learning_rate,
             num_train_steps,
-            configs.OptimizerConfig(**finetuning_configs.OPTIMIZER),
+            configs.OptimizerConfig(
+                **typing.cast(dict, finetuning_configs.OPTIMIZER)
+            ),
         )
         is_ours = config or isinstance(optimizer, FinetuningOptimizer)
         if is_ours and self.variable_dtype != "float32":
@@ -394,12 +396,12 @@ class EngineModel(keras.Model):
             )
         return False
 
-    def _checked(self, x, *labels_and_weights, prefix: str = ""):
+    def _checked(self, x, y=None, sample_weight=None, prefix: str = ""):
         """Token ids, labels and weights as given, or an error."""
         check = inputs.Checked(
             self.encoder_config, self.num_label_values, self.target_rank
         )
-        return check(x, *labels_and_weights, prefix=prefix)
+        return check(x, y, sample_weight, prefix)
 
     def _columns(self, x, y, sample_weight, batch_size, prefix=""):
         """Features of labelled rows, weights included; and the rows of a step.

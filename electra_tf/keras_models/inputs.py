@@ -67,7 +67,8 @@ def texts(
     Raises:
       ValueError: If it is something else.
     """
-    if names := frame_names(x):
+    names: typing.Any = frame_names(x)
+    if names:
         if labels := [n for n in names if str(n).lower() in _NO_TEXTS]:
             raise _no_texts(
                 name, f"a DataFrame with the column {labels[0]!r}: df['text']"
@@ -199,7 +200,7 @@ def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
     )[:3]
     if isinstance(y, tuple):
         y = list(zip(*y, strict=True))
-    return (x, y, weights), max(1, len(batches[0][0]))
+    return (x, y, weights), max(1, len(batches[0][0].numpy()))
 
 
 def _whole_column(batches: Sequence[tf.Tensor]):
@@ -219,7 +220,7 @@ def of_examples(x: typing.Any) -> tuple[typing.Any, typing.Any] | None:
     if not isinstance(x, list) or not x:
         return None
     if isinstance(x[0], tagging.TaggingExample):
-        return [list(e.words) for e in x], [list(e.tags) for e in x]
+        return [list(e.words) for e in x], [list(e.labels) for e in x]
     if not isinstance(x[0], text_tasks.TextExample):
         return None
     texts = [e.text_a for e in x]

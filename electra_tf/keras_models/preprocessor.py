@@ -81,7 +81,7 @@ class Preprocessor(keras.layers.Layer):
             known = vocabulary_lib.load(vocabulary)
         else:
             known = vocabulary_lib.Vocabulary(tuple(vocabulary))
-        given = {
+        given: dict[str, typing.Any] = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
             "text_cleaning": text_cleaning,
@@ -327,10 +327,10 @@ def _check_string(text, index: int) -> None:
             text.encode() if isinstance(text, str) else None
             return
         except UnicodeError:
-            received = "half of a character, a surrogate,"
+            received = "half of a character, a surrogate"
     if isinstance(text, list | tuple) and len(text) == 2:
         received += (
             " (if these are pairs, give the first texts and the second ones: "
             "tuple(map(list, zip(*pairs))))"
         )
-    raise ValueError(f"{_EXPECTED}. Received: {received} at {index}")
+    raise ValueError(f"{_EXPECTED}. Received: {received}, at {index}")

@@ -599,7 +599,7 @@ class PretrainingModel(keras.Model):
                 or optimization.AdamWeightDecay(DEFAULT_OPTIMIZER, 1),
                 run,
                 size,
-                None,  # Keras gives the batches.
+                typing.cast(typing.Any, None),  # Keras gives the batches.
             )
             # In none of the model's files.
             self._training = types.SimpleNamespace(

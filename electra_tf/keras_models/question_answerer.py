@@ -315,6 +315,7 @@ def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
         if isinstance(value, Mapping) and {*value} >= {"text", "answer_start"}:
             value = _first_of_squad(value)
         pair = value if isinstance(value, tuple | list) else (value, None)
+        text: typing.Any
         text, start = pair if len(pair) == 2 else (pair, None)
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")

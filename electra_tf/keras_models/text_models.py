@@ -76,7 +76,7 @@ class TextClassifier(TaskModel):
             head = _labels_head(labels, multi_label, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
-        self.given_labels = self.labels
+        self.given_labels: tuple = self.labels
         if labels is not None:
             self.given_labels = tuple(inputs.given_labels(labels))
 
@@ -378,9 +378,10 @@ def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
             "Expected both min_value and a positive scale, or none of the two. "
             f"Received: min_value={min_value}, scale={scale}"
         )
-    options: dict[str, typing.Any] = _pooling_options(pooling)
+    options: dict[str, typing.Any] = {}
     if scale is not None:
-        options |= {"min_value": float(min_value), "scale": float(scale)}
+        options = {"min_value": float(min_value), "scale": float(scale)}
+    options |= _pooling_options(pooling)
     return task_head.TaskHead(
         "regression", "regression", None, 1, options=options
     )

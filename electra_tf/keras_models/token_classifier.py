@@ -105,7 +105,7 @@ class TokenClassifier(TaskModel):
             as_original=self.head.as_original,
             labels=self.labels,
         )
-        task.segment = self.head.segment_tags()
+        task.segment = self.head.segment_of_words()
         return task
 
     def read_inputs(self, x, name="x") -> Words:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from electra_tf.tasks import by_name
 from tests import helpers
-from tests.keras_models.tasks import TARGETS, TEXTS
+from tests.keras_models.tasks import TARGETS, TEXTS, classifier
 
 
 def blocks() -> list[str]:
@@ -37,10 +37,9 @@ def test_in_a_notebook(pretrained, tmp_path, monkeypatch):
     rows = pandas.DataFrame({"text": TEXTS * 11, "label": TARGETS * 11})
     rows.to_csv("reviews.csv", index=False)
     names = run(code)
-    classifier = names["classifier"]
-    assert classifier.labels == ("neg", "pos")
+    assert names["classifier"].labels == ("neg", "pos")
     assert names["probabilities"].shape == (2, 2)
-    expected = classifier.predict(TEXTS, verbose=0)
+    expected = names["classifier"].predict(TEXTS, verbose=0)
     again = keras.models.load_model("film.keras")
     np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
     served = tf.saved_model.load("models/film/1").signatures["serving_default"]
@@ -69,6 +68,6 @@ def test_a_task_a_preset_and_a_served_model(pretrained, tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         names["backbone"].token_embedding.embeddings, table
     )
-    trained.export("models/served", has_pairs=False)
+    classifier(pretrained).export("models/served")
     run(served)
     sys.modules.pop("rhymes")
