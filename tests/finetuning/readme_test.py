@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from electra_tf import model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune
@@ -54,7 +55,9 @@ def test_a_task_in_code(code, tmp_path, monkeypatch):
         ],
     )
     (tmp_path / "model").mkdir()
-    results = finetune.finetune(config, lambda: None)
+    results = finetune.finetune(
+        config, lambda: model_directory.write(config, "", [])
+    )
     assert results["task"] == "rhymes"
     assert results["num_rows"] == {"train": 4, "dev": 4}
     assert results["baseline"]["dev"]["accuracy"] == 50.0
