@@ -3,12 +3,12 @@
 import os
 import pathlib
 import typing
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.tasks import metrics, text_tasks
 from electra_tf.tasks.task import read_tsv
 
@@ -109,10 +109,7 @@ def read_glue(
         )
         if not examples:
             raise ValueError(f"{problem}, and no row with enough.")
-        warnings.warn(
-            f"{problem}; {len(short_rows)} such row(s) are left out.",
-            stacklevel=2,
-        )
+        errors.warn(f"{problem}; {len(short_rows)} such row(s) are left out.")
     if not examples:
         raise ValueError(f"Expected examples. Received: none in {path!r}.")
     return examples
