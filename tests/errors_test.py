@@ -1,5 +1,7 @@
 """What is left of TensorFlow's messages."""
 
+import linecache
+
 import keras
 import pytest
 
@@ -56,11 +58,6 @@ def test_what_is_no_error_of_a_graph_stays_as_it_is():
     assert not errors.first_line(MemoryError())
 
 
-def _line_of(warning) -> str:
-    with open(warning.filename, encoding="utf-8") as file:
-        return file.read().splitlines()[warning.lineno - 1].strip()
-
-
 def test_a_warning_names_the_line_that_called_the_package():
     class Layer(keras.layers.Layer):
         def call(self, inputs):
@@ -70,6 +67,7 @@ def test_a_warning_names_the_line_that_called_the_package():
     with pytest.warns(errors.Notice) as caught:
         errors.warn("by itself")  # By itself.
         Layer()(keras.ops.zeros(1))
-    lines = [_line_of(warning).partition("# ")[2] for warning in caught]
-    assert lines == ["By itself.", "In a layer."]
+    lines = [linecache.getline(w.filename, w.lineno) for w in caught]
+    ends = [line.partition("# ")[2] for line in lines]
+    assert ends == ["By itself.\n", "In a layer.\n"]
     assert [str(w.message) for w in caught] == ["by itself", "in a layer"]

@@ -86,6 +86,19 @@ def test_a_command_ends_in_a_line_where_its_user_can_mend_it(capsys):
     assert said.endswith("Received: all\n") and said.count("\n") == 1
 
 
+def test_a_warning_is_a_line_that_is_shown_once(capsys):
+    def command(args):
+        for message in ("row 2 is left out", "row 2 is left out", "row 3, too"):
+            errors.warn(message)
+
+    parser = arguments.ArgumentParser(prog="read")
+    assert arguments.run(command, parser, []) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "read: note: row 2 is left out",
+        "read: note: row 3, too",
+    ]
+
+
 def test_keras_computes_by_tensorflow(monkeypatch):
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     arguments.use_tensorflow()
