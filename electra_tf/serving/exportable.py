@@ -264,9 +264,9 @@ def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
         about["labels"] = head.tags or tuple(numbers)
     if head.kind == "tagging":
         if head.scheme == "IOB1" and head.labels:
-            numbers = {label: i for i, label in enumerate(head.labels)}
+            numbered = {label: i for i, label in enumerate(head.labels)}
             about["inside"] = tuple(
-                numbers.get(f"I{label[1:]}", -1) for label in head.labels
+                numbered.get(f"I{label[1:]}", -1) for label in head.labels
             )
         about["lower_cases_words"] = head.as_original
         about["segment"] = head.segment_of_words()
