@@ -82,6 +82,7 @@ def operative_config() -> str:
 
 def _find(path: str) -> str:
     """Where a gin file is that is called so."""
+    path = os.path.expanduser(path)
     if os.path.isfile(path):
         return os.path.abspath(path)
     hint = ""
@@ -112,7 +113,7 @@ def _includes_of_neighbours():
         outer = list(folders)
         folders.insert(0, os.path.dirname(os.path.abspath(path)))
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8-sig") as file:
                 yield file
         except UnicodeDecodeError as error:
             raise errors.ConfigError(
