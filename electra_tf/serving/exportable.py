@@ -36,8 +36,6 @@ class Source:
       kind: One of `kinds.KINDS`.
       model: What computes: a `FinetuningModel`, an `encoder.Encoder` or a
         `electra.Discriminator`.
-      encoder: The encoder of the model.
-      keras_variables: The model's variables.
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
       max_seq_length: Longer inputs are cut, unless there are `windows`.
@@ -59,8 +57,6 @@ class Source:
 
     kind: str
     model: typing.Any
-    encoder: encoder.Encoder
-    keras_variables: list
     tokenizer: tokenization.FullTokenizer
     vocab_file: str
     max_seq_length: int
@@ -75,6 +71,20 @@ class Source:
     lower_cases_words: bool = False
     segment: int | None = None
     metadata: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def encoder(self) -> encoder.Encoder:
+        """The encoder of the model."""
+        if isinstance(self.model, FinetuningModel):
+            return self.model.electra
+        return getattr(self.model, "encoder", self.model)
+
+    @property
+    def keras_variables(self) -> list[keras.Variable]:
+        """The model's variables."""
+        return list(
+            getattr(self.model, "keras_variables", self.model.variables)
+        )
 
 
 def load(
@@ -119,42 +129,31 @@ def load(
             f"{model_dir}, with "
             + (f"a head for {head.kind}" if head else "no fine-tuned head")
         )
-    is_pair = _IS_PAIR.get(kind, has_pairs)
-    if has_pairs not in (None, is_pair):
-        flag = "--pairs" if has_pairs else "--no-pairs"
-        raise errors.ConfigError(
-            f"Expected {kind} of {'two texts' if is_pair else 'one text'}. "
-            f"Received: has_pairs={has_pairs} ({flag})"
-        )
+    is_pair = _reads_pairs(kind, head, has_pairs, model_dir)
     tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
     length = _length(checkpoint, model_dir, max_seq_length)
     about: dict[str, typing.Any] = {}
-    if kind == kinds.ENCODING:
-        about["has_pairs"] = bool(has_pairs)
-    elif head is not None and kind in kinds.TASK_KINDS:
-        _refuse_other_pairs(head, has_pairs, model_dir)
-        about = _about_head(head, has_pairs)
+    if head is not None and kind in kinds.TASK_KINDS:
+        about = _about_head(head)
         about["windows"] = _windows(head, length, model_dir)
-        if about["windows"] and about.get("has_pairs"):
+        if about["windows"] and is_pair:
             raise errors.ConfigError(
                 f"Expected no pairs, as {model_dir} reads a long text in "
                 "windows. Received: has_pairs=True (--pairs)"
             )
     num_segments = checkpoint.discriminator.type_vocab_size
-    if num_segments < 2 and (is_pair or about.get("has_pairs")):
+    if num_segments < 2 and is_pair:
         raise errors.ConfigError(
             "Expected an encoder with a segment for each of two texts. "
             f"Received: {model_dir}, with type_vocab_size={num_segments}"
         )
-    model, its_encoder, variables = _model_of(checkpoint, kind, model_dir)
     found = Source(
         kind=kind,
-        model=model,
-        encoder=its_encoder,
-        keras_variables=variables,
+        model=_model_of(checkpoint, kind, model_dir),
         tokenizer=tokenizer,
         vocab_file=vocab_file,
         max_seq_length=length,
+        has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
         **about,
     )
     notes = _notes(checkpoint, found)
@@ -187,34 +186,13 @@ def _length(
     return max_seq_length
 
 
-def _model_of(
-    checkpoint: Checkpoint, kind: str, model_dir: str
-) -> tuple[typing.Any, encoder.Encoder, list[keras.Variable]]:
-    """The network of a kind with the weights of a checkpoint.
-
-    Returns:
-      The network, the encoder in it, and its variables.
-
-    Raises:
-      CheckpointError: If weights are missing.
-    """
+def _model_of(checkpoint: Checkpoint, kind: str, model_dir: str):
+    """The network of a kind with the weights of a checkpoint."""
     if kind == kinds.DETECTION:
-        detecting = detector.load_discriminator(checkpoint, model_dir)
-        return detecting, detecting.encoder, detecting.keras_variables
-    config = checkpoint.discriminator
-    assert config is not None
-    if kind == kinds.ENCODING:
-        alone = encoder.Encoder(config, "electra")
-        alone.build()
-        variables = list(alone.variables)
-        reading.assign_all(checkpoint, variables, model_dir, "the encoder")
-        return alone, alone, variables
-    assert checkpoint.head is not None
-    layers = task_head.make_head(checkpoint.head, config)
-    model = FinetuningModel(config, [layers])
-    variables = list(model.variables)
-    reading.assign_all(checkpoint, variables, model_dir, "the model")
-    return model, model.electra, variables
+        return detector.load_discriminator(checkpoint, model_dir)
+    return reading.load_model(
+        model_dir, kind if kind == kinds.ENCODING else "", checkpoint
+    )
 
 
 def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
@@ -251,7 +229,7 @@ def _kind_of(checkpoint: Checkpoint) -> str:
     return kinds.DETECTION if has_head else kinds.ENCODING
 
 
-def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
+def _about_head(head: task_head.TaskHead) -> dict:
     """What a fine-tuned head says of inputs and outputs."""
     about: dict[str, typing.Any] = {"task_name": head.task_name}
     if head.kind == "question_answering":
@@ -270,26 +248,28 @@ def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
             )
         about["lower_cases_words"] = head.as_original
         about["segment"] = head.segment_of_words()
-    elif has_pairs is None:
-        about["has_pairs"] = bool(head.has_pairs)
-    else:
-        about["has_pairs"] = has_pairs
     return about
 
 
-def _refuse_other_pairs(
-    head: task_head.TaskHead, has_pairs: bool | None, model_dir: str
-) -> None:
-    """Refuses other inputs than those that a head was trained on."""
-    if has_pairs is None or head.has_pairs in (None, has_pairs):
-        return
-    kinds_of_input = {True: "pairs of texts", False: "single texts"}
-    flag = {True: "--pairs", False: "--no-pairs"}[has_pairs]
-    raise errors.ConfigError(
-        f"Expected {kinds_of_input[not has_pairs]}, on which "
-        f"{model_dir} was trained. Received: {kinds_of_input[has_pairs]}, by "
-        f"has_pairs={has_pairs} ({flag})"
-    )
+def _reads_pairs(
+    kind: str,
+    head: task_head.TaskHead | None,
+    has_pairs: bool | None,
+    model_dir: str,
+) -> bool:
+    """Whether the input is two texts: as in training, or as is asked for."""
+    trained = _IS_PAIR.get(kind)
+    if head is not None and kind in _TEXT_KINDS:
+        trained = head.has_pairs
+    if has_pairs is None:
+        return bool(trained)
+    if trained not in (None, has_pairs):
+        raise errors.ConfigError(
+            f"Expected {kind} of {'two texts' if trained else 'one text'}, as "
+            f"{model_dir} was trained. Received: has_pairs={has_pairs} "
+            f"({'--pairs' if has_pairs else '--no-pairs'})"
+        )
+    return has_pairs
 
 
 def _windows(

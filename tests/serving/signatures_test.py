@@ -218,12 +218,12 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
 @pytest.mark.parametrize(
     ("checkpoint", "has_pairs", "message"),
     [
-        (models.pretrained(), True, "detection of one text. .*--pairs"),
+        (models.pretrained(), True, "detection of one text, .*--pairs"),
         (models.finetuned("tagging", 4), True, "tagging of one text"),
         (
             models.finetuned("question_answering", 0),
             False,
-            "question_answering of two texts. .*--no-pairs",
+            "question_answering of two texts, .*--no-pairs",
         ),
     ],
 )
@@ -578,8 +578,8 @@ def test_other_inputs_than_in_training_are_refused(tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         exportable.load(path, vocab_dir, has_pairs=True)
     assert str(caught.value) == (
-        f"Expected single texts, on which {path} was trained. Received: pairs "
-        "of texts, by has_pairs=True (--pairs)"
+        f"Expected classification of one text, as {path} was trained. "
+        "Received: has_pairs=True (--pairs)"
     )
     found = exportable.load(path, vocab_dir, has_pairs=False)
     assert found.has_pairs is False
