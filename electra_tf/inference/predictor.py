@@ -41,8 +41,6 @@ _LOAD_ERRORS = (
     *(tf.errors.OpError, OSError, ValueError, AttributeError),
     *(LookupError, RuntimeError),
 )
-# Of a probability.
-_ROUNDING = 1e-6
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
@@ -223,41 +221,8 @@ class ExportedModel(SavedModel):
                     f"Expected {len(scores)} labels in {METADATA_FILE} of "
                     f"{self.path}, one for each score. Received: {len(labels)}"
                 )
-            self._check_labels(labels, outputs)
             answer["scores"] = dict(zip(labels, scores, strict=True))
         return answer
-
-    def _check_labels(self, labels: list[str], outputs: dict) -> None:
-        """Refuses names of scores that contradict the label in the graph.
-
-        Raises:
-          ValueError: If the likeliest ones have other names there.
-        """
-        said, scores = outputs.get("label"), outputs["scores"]
-        if not isinstance(said, bytes) or np.isnan(scores).any():
-            return
-        found = said.decode("utf-8", errors="replace")
-        if self.metadata.get("kind") == "multi_label_classification":
-            best = [labels[i] for i in np.flatnonzero(scores > 0.5)]
-            # At a half the label may be there: its logit may be above 0.
-            may_be = scores > 0.5 - _ROUNDING
-            must_be = scores > 0.5 + _ROUNDING
-            pattern = "".join(
-                f"({re.escape(f'|{labels[i]}')}){'' if must_be[i] else '?'}"
-                for i in np.flatnonzero(may_be)
-            )
-            said_labels = f"|{found}" if found else ""
-            is_same = bool(re.fullmatch(pattern, said_labels))
-        else:
-            best = [labels[i] for i in np.flatnonzero(scores == scores.max())]
-            is_same = found in best
-        if not is_same or len(set(labels)) < len(labels):
-            raise ValueError(
-                f"Expected in {METADATA_FILE} of {self.path} the labels of the "
-                f"model in their order, and {found!r} for the likeliest. "
-                f"Received: {', '.join(map(repr, labels))}, and "
-                f"{' and '.join(map(repr, best))}"
-            )
 
 
 def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import files
+from electra_tf import errors, files
 from electra_tf.command_line import silence
 from electra_tf.inference import predictor
 from electra_tf.serving import exportable, inputs, kinds, saved_model
@@ -180,9 +180,9 @@ class OnDeviceModel:
         )
         predictor.refuse_changes(self.metadata, metadata_file, vocab_file)
         if self.metadata.get("windows"):
-            print(
-                "note: the model was trained on windows of long texts: pack "
-                "makes one window of a text, its first"
+            errors.warn(
+                "the model was trained on windows of long texts: pack makes "
+                "one window of a text, its first"
             )
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(
@@ -200,6 +200,10 @@ class OnDeviceModel:
             model_path=path, num_threads=num_threads
         )
         self._run = self._interpreter.get_signature_runner(TOKENS)
+        # As a graph: op by op a text would take a hundred times as long.
+        self._pack = tf.function(
+            self._packed, autograph=False, reduce_retracing=True
+        )
 
     def pack(self, *texts: list[str]) -> dict[str, np.ndarray]:
         """Texts as the model reads them.
@@ -210,8 +214,12 @@ class OnDeviceModel:
         Returns:
           Its inputs, <int32>[B, L].
         """
-        length = self.metadata["max_seq_length"]
         columns = [tf.constant(column, tf.string) for column in texts]
+        packed = self._pack(*columns)
+        return {name: values.numpy() for name, values in packed.items()}
+
+    def _packed(self, *columns: tf.Tensor) -> dict[str, tf.Tensor]:
+        length = self.metadata["max_seq_length"]
         if self.metadata.get("lower_cases_words"):
             tokens = self.tokenizer.tokenize_uncased(columns[0])
             packed = self.tokenizer.pack_inputs([tokens], length)
@@ -220,10 +228,7 @@ class OnDeviceModel:
         if self.metadata["kind"] == "tagging":
             segment = self.metadata["segment"]
             packed["segment_ids"] = packed["input_mask"] * segment
-        return {
-            name: values.numpy()
-            for name, values in inputs.pad(packed, 2).items()
-        }
+        return inputs.pad(packed, 2)
 
     def __call__(self, features: dict[str, np.ndarray]) -> dict:
         """Runs the signature `tokens`.

@@ -1,16 +1,13 @@
 """Tests of predict.py and of what is below it."""
 
-import functools
 import gzip
 import io
 import json
 import math
-import re
 import shutil
 import sys
 import types
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -347,54 +344,6 @@ def test_a_damaged_model(exported, tmp_path, capsys):
     data.write_bytes(data.read_bytes()[:10])
     assert predict.main([f"--saved_model={tmp_path}", "a\tb"]) == 1
     assert "Cannot load the SavedModel" in capsys.readouterr().err
-
-
-def test_labels_that_the_model_does_not_have(exported, tmp_path):
-    """In another order, or of another model with as many."""
-    version = tmp_path / "1"
-    shutil.copytree(exported / "10", version)
-    metadata = version / "assets.extra" / "metadata.json"
-    for labels in (["shorter", "longer"], ["bad", "good"]):
-        metadata.write_text(json.dumps({"labels": labels}))
-        model = predictor.ExportedModel(str(tmp_path))
-        with pytest.raises(
-            ValueError,
-            match="the labels of the model in their order, and 'longer' for "
-            f"the likeliest. Received: .* and '{labels[0]}'$",
-        ):
-            model.predict([(b"aaa", b"b")])
-
-
-@pytest.mark.parametrize(
-    ("said", "scores", "is_right"),
-    [
-        (b"a|c", [0.9, 0.2, 0.6], True),
-        # The logit is above 0, the probability is not above a half.
-        (b"a|b|c", [0.9, 0.5, 0.6], True),
-        (b"", [0.1, 0.2, 0.3], True),
-        (b"a", [0.1, 0.9, 0.3], False),
-        (b"a b", [0.9, 0.1, 0.3], False),
-        (b"a|b", [0.9, 0.1, 0.3], False),
-        (b"b|a", [0.9, 0.9, 0.3], False),
-        (b"", [0.9, 0.1, 0.3], False),
-    ],
-)
-def test_several_labels_are_those_that_are_likelier_than_not(
-    said, scores, is_right
-):
-    model = types.SimpleNamespace(
-        metadata={"kind": "multi_label_classification"}, path="served/1"
-    )
-    outputs = {"label": said, "scores": np.array(scores, np.float32)}
-    check = functools.partial(
-        predictor.ExportedModel._check_labels, model, ["a", "b", "c"], outputs
-    )
-    if is_right:
-        check()
-    else:
-        name = re.escape(repr(said.decode()))
-        with pytest.raises(ValueError, match=f"and {name} for the likeliest"):
-            check()
 
 
 def test_the_newest_version(tmp_path):
