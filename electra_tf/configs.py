@@ -503,6 +503,8 @@ class RunConfig:
       keep_best_metric: Metric of the evaluations every `eval_steps` by which
         the best checkpoint is kept in <model_dir>/best, too: the lowest of a
         loss, the highest of anything else; '' for none.
+      max_loss_growth: A loss above so many times the first (or 1, if that is
+        more) ends the run: it learns nothing any more. 0 for no bound.
       async_checkpoints: Pre-training goes on while a copy of the state is
         written, which needs as much of the host's memory as the state.
       seed: Of the initial weights, the data order, masks, samples and dropout.
@@ -543,6 +545,7 @@ class RunConfig:
     eval_steps: NotNegative[int] = 0
     keep_checkpoint_max: NotNegative[int] = 5
     keep_best_metric: str = "total_loss"
+    max_loss_growth: NotNegative[float] = 1000.0
     async_checkpoints: bool = True
     seed: validation.Seed[int] = 42
     distribution_strategy: str = "one_device"

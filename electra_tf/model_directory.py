@@ -47,7 +47,7 @@ BEST_STEP = "best_step"
 PART_OF_RUN = re.compile(rf"trial_\d+|{BEST_DIR}")
 
 # Counts up when the record has other fields, or one takes another meaning.
-RECORD_FORMAT = 3
+RECORD_FORMAT = 4
 _PACKAGES = (
     "electra_tf",
     "tensorflow",
@@ -63,6 +63,7 @@ _MAY_DIFFER = (
     *("run.model_dir", "run.stop_at_step", "run.save_checkpoints_steps"),
     *("run.steps_per_loop", "run.eval_steps", "run.keep_checkpoint_max"),
     *("run.keep_best_metric", "run.async_checkpoints", "run.num_gpus"),
+    "run.max_loss_growth",
     *("run.distribution_strategy", "run.tpu", "run.cluster_resolver"),
     *("run.micro_batch_size", "run.num_parallel_parts", "run.jit_compile"),
     *("run.num_intra_op_threads", "data.eval_batch_size"),

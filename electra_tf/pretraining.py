@@ -169,6 +169,12 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
     inputs = _Inputs(vocab, train_data, heldout_data, num_eval_steps)
     for part in inputs.data:
         manifest.refuse_unfinished(part.records.files)
+        if part.share_of_padding() == 1.0:
+            raise errors.DataError(
+                "Expected tokens to learn from. Received: "
+                f"{part.records.files[0]} and {len(part.records.files) - 1} "
+                "more file(s) whose input_mask is 0 everywhere: padding alone"
+            )
     return inputs
 
 

@@ -240,6 +240,20 @@ def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
 
+def test_padding_alone_is_not_trained_on(tmp_path):
+    row = helpers.row(1)
+    row["input_mask"] = [0] * len(row["input_mask"])
+    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", [row] * 4)
+    data = dataclasses.replace(
+        CONFIG.data,
+        train_files=path,
+        vocab_file=helpers.write_vocab(tmp_path),
+    )
+    config = dataclasses.replace(CONFIG, data=data)
+    with pytest.raises(errors.DataError, match="padding alone"):
+        pretraining.pretrain(config, lambda: pytest.fail("it trains"))
+
+
 @pytest.mark.parametrize(
     ("strategy", "tpu", "expected"),
     [

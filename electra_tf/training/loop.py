@@ -49,8 +49,8 @@ def train(
       ConfigError: If `run.model_dir` has no whole checkpoint, or one of a later
         step than the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
-      TrainingError: If the loss is not finite, an update has destroyed the
-        weights, or the last state could not be saved.
+      TrainingError: If the loss is not finite or far above the first, an
+        update has destroyed the weights, or the last state could not be saved.
     """
     run = engine.run
     if run.distribution_strategy != "tpu":
@@ -134,6 +134,7 @@ class _Looks:
         self.watch = watch
         self.is_chief = replicas.is_chief(engine.strategy)
         self._has_begun = False
+        self._first_loss: float | None = None
         self._said: set[str] = set()
         self.restart_clock()
 
@@ -152,16 +153,11 @@ class _Looks:
         """Logs and shows the metrics of the steps since the last look.
 
         Raises:
-          TrainingError: If the loss is not finite.
+          TrainingError: If the loss is not finite, or far above the first.
         """
         speed = self.engine.batch_size * (step - self._step)
         speed /= time.monotonic() - self._time
-        if not math.isfinite(loss := metrics["total_loss"]):
-            raise errors.TrainingError(
-                f"The loss became {loss} between steps {self._step} and "
-                f"{step}; nothing was saved after step {self._step}. Try a "
-                "lower OptimizerConfig.learning_rate or a longer warm-up"
-            )
+        self._refuse_loss(step, metrics["total_loss"])
         if not self._has_begun:
             # These steps were compiled as well: the others will not be so slow.
             self._begin(step)
@@ -182,6 +178,29 @@ class _Looks:
         self.train_summaries.write(
             step,
             metrics | {"steps_per_second": speed / self.engine.batch_size},
+        )
+
+    def _refuse_loss(self, step: int, loss: float) -> None:
+        if self._first_loss is None:
+            path = os.path.join(
+                self.run.model_dir, model_directory.METRICS_FILE
+            )
+            losses = [r.get("total_loss") for r in metrics_log.read(path)]
+            self._first_loss = next(filter(None, losses), loss)
+        bound = self.run.max_loss_growth * max(1.0, self._first_loss)
+        if math.isfinite(loss) and (loss <= bound or not bound):
+            return
+        more = ""
+        if math.isfinite(loss):
+            more = (
+                ", more than RunConfig.max_loss_growth="
+                f"{self.run.max_loss_growth:g} times the first, "
+                f"{self._first_loss:.4g}"
+            )
+        raise errors.TrainingError(
+            f"The loss became {loss:.4g} between steps {self._step} and {step}"
+            f"{more}; nothing was saved after step {self._step}. Try a lower "
+            "OptimizerConfig.learning_rate or a longer warm-up"
         )
 
     def evaluate(self, step: int, evaluate: Callable | None) -> None:

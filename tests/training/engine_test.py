@@ -1,5 +1,6 @@
 """Tests of training/engine.py."""
 
+import dataclasses
 import json
 import math
 import os
@@ -187,25 +188,41 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert read_log(run) == log
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+@pytest.mark.parametrize(
+    ("x", "line"),
+    [
+        (math.nan, "became nan between steps 4 and 6; nothing was saved after"),
+        # Squared, halved, and the mean of the two steps of a look.
+        (1e3, "became 2.491e+05 between steps 4 and 6, more than RunConfig.max_"),
+    ],
+)
+def test_a_loss_of_no_use_ends_the_run(tmp_path, x, line):
     def loss_function(model):
-        def nan_at_step_5(features, dropout_seed, all_reduce_sum):
-            x = tf.where(features["x"] < 5, features["x"], math.nan)
-            return square_loss(model)({"x": x}, dropout_seed, all_reduce_sum)
+        def from_step_5(features, dropout_seed, all_reduce_sum):
+            value = tf.where(features["x"] == 5, x, features["x"])
+            return square_loss(model)(
+                {"x": value}, dropout_seed, all_reduce_sum
+            )
 
-        return nan_at_step_5
+        return from_step_5
 
     run = helpers.run_config(tmp_path, save_checkpoints_steps=2)
     with pytest.raises(errors.TrainingError) as caught:
         loop.train(one_weight_engine(run, loss_function), 8, "training", ("x",))
-    assert str(caught.value) == (
-        "The loss became nan between steps 4 and 6; nothing was saved after "
-        "step 4. Try a lower OptimizerConfig.learning_rate or a longer "
-        "warm-up"
+    message = str(caught.value)
+    assert message.startswith(f"The loss {line}") and message.endswith(
+        "nothing was saved after step 4. Try a lower OptimizerConfig."
+        "learning_rate or a longer warm-up"
     )
     assert steps(run, "train") == [2, 4]
     # What was saved is from before.
     assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
+    if math.isfinite(x):
+        # Measured by the first loss, not by that of the step it goes on from.
+        with pytest.raises(errors.TrainingError, match="times the first, 0.2"):
+            loop.train(one_weight_engine(run, loss_function), 8, "again", ())
+        bold = dataclasses.replace(run, max_loss_growth=0.0)
+        loop.train(one_weight_engine(bold, loss_function), 8, "bold", ())
 
 
 @pytest.mark.parametrize("eval_steps", [0, 4])
