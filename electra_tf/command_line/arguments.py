@@ -162,44 +162,44 @@ def run(
     # TensorFlow's notes on the machine would bury the one line that matters;
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    return ended(parser.prog, lambda: command(args))
+
+
+def ended(
+    prog: str,
+    work: Callable[[], int | None],
+    of_memory: str = "ask for fewer examples at once",
+) -> int:
+    """Does the work of a command, whose mistakes end in one line.
+
+    Args:
+      prog: The command.
+      work: May return an exit code; see `run` for what it may raise.
+      of_memory: What to do where memory runs out.
+
+    Returns:
+      The exit code; `EXIT_STOPPED` after `errors.Stopped`.
+    """
     _write_utf8()
-    show_warnings(parser.prog)
+    show_warnings(prog)
     try:
         use_tensorflow()
-        code = command(args) or 0
+        code = work() or 0
+    except errors.Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        code = EXIT_STOPPED
     except BrokenPipeError:
         code = 1  # As `written` has it.
     except Exception as error:
-        code = failed(parser.prog, error)
+        line = mendable(error, of_memory)
+        if line is None:
+            raise
+        say(prog, "error: " + " ".join(line.split()))
+        code = 1
     except KeyboardInterrupt:
-        say(parser.prog, "interrupted")
+        say(prog, "interrupted")
         code = 130
-    return written(parser.prog, code)
-
-
-def failed(
-    command: str,
-    error: Exception,
-    of_memory: str = "ask for fewer examples at once",
-) -> int:
-    """Says in a line what a user can do about an error.
-
-    Args:
-      command: That it ended.
-      error: To be handled.
-      of_memory: What to do where memory ran out.
-
-    Returns:
-      The exit code.
-
-    Raises:
-      Exception: The error, where the code is wrong.
-    """
-    line = mendable(error, of_memory)
-    if line is None:
-        raise error
-    say(command, "error: " + " ".join(line.split()))
-    return 1
+    return written(prog, code)
 
 
 def mendable(error: Exception, of_memory: str) -> str | None:

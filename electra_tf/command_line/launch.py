@@ -95,39 +95,31 @@ def launch(
       stand_in: Asked, where there is no gin file, for what stands in its place.
     """
 
+    def work(argv):
+        if len(argv) > 1:
+            raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
+        files, params = _base(needed, translate, bindings or {}, stand_in)
+        config, before_training, chosen = _configure(
+            configurable, files, [*params, *_GIN_PARAM.value], bindings or {}
+        )
+        if chosen:
+            print(chosen)
+        run(config, before_training)
+
+    def in_flags(argv):
+        """A user knows the flag, not the field that it sets."""
+        try:
+            work(argv)
+        except ValueError as error:
+            line = str(error)
+            for flag, parameter in (bindings or {}).items():
+                line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+            error.args = (line,)
+            raise
+
     def main(argv):
         logging.set_verbosity(logging.WARNING)
-        arguments.show_warnings(command)
-        try:
-            arguments.use_tensorflow()
-            if len(argv) > 1:
-                raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
-            files, params = _base(needed, translate, bindings or {}, stand_in)
-            config, before_training, chosen = _configure(
-                configurable,
-                files,
-                [*params, *_GIN_PARAM.value],
-                bindings or {},
-            )
-            if chosen:
-                print(chosen)
-            run(config, before_training)
-            code = 0
-        except errors.Stopped as stopped:
-            print(stopped, file=sys.stderr)
-            code = arguments.EXIT_STOPPED
-        except Exception as error:
-            # A user knows the flag, not the field that it sets.
-            if isinstance(error, ValueError) and error.args:
-                line = str(error)
-                for flag, parameter in (bindings or {}).items():
-                    line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
-                error.args = (line,)
-            code = arguments.failed(command, error, _OF_MEMORY)
-        except KeyboardInterrupt:
-            arguments.say(command, "interrupted")
-            code = 130
-        return arguments.written(command, code)
+        return arguments.ended(command, lambda: in_flags(argv), _OF_MEMORY)
 
     app.run(main, flags_parser=functools.partial(_parse_flags, command))
 

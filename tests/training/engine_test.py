@@ -193,7 +193,7 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     [
         (math.nan, "became nan between steps 4 and 6; nothing was saved after"),
         # Squared, halved, and the mean of the two steps of a look.
-        (1e3, "became 2.491e+05 between steps 4 and 6, more than RunConfig.max_"),
+        (1e3, "became 2.491e+05 between steps 4 and 6, more than RunConf"),
     ],
 )
 def test_a_loss_of_no_use_ends_the_run(tmp_path, x, line):
