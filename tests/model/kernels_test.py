@@ -263,6 +263,17 @@ def test_random_bits_are_a_hash_of_place_and_key():
     assert found.numpy().tolist() == expected
 
 
+def test_random_bits_of_static_shapes_are_no_constant():
+    """As for a TPU, or where a whole step is compiled."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def drop(key):
+        return kernels.drop(tf.ones([32, 4, 128, 128]), key, 0.1)
+
+    get_program = drop.experimental_get_compiler_ir(tf.constant([1, 2]))
+    assert len(get_program(stage="hlo_serialized")) < 2**16
+
+
 @pytest.mark.parametrize("other", [(4, 6), (5, 7), (7, 5), (-2147483643, 6)])
 def test_random_bits_of_neighbours_and_of_keys_are_independent(other):
     bits = bits_of((5, 6))
