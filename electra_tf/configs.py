@@ -510,7 +510,8 @@ class RunConfig:
       seed: Of the initial weights, the data order, masks, samples and dropout.
       distribution_strategy: 'one_device', 'mirrored', 'multi_worker_mirrored'
         or 'tpu', as in `official.common.distribute_utils`.
-      num_gpus: GPUs of this host to use; 0 for the CPU.
+      num_gpus: GPUs of this host to use; 0 for the CPU, None for those that
+        are there: one with 'one_device', all with the others.
       cluster_resolver: Where 'multi_worker_mirrored' learns who its workers
         are: 'tf_config' (the environment variable TF_CONFIG) or 'slurm'.
       tpu: Name or address of the TPU, for 'tpu'.
@@ -530,7 +531,12 @@ class RunConfig:
       gradient_reduction_dtype: In which the replicas exchange their gradients:
         'float32', or 'bfloat16' for half the bytes between machines, each sum
         rounded to 8 bits. float16 would lose small gradients.
-      jit_compile: Compile the step with XLA.
+      jit_compile: Compile the whole step with XLA; None to do so on GPUs.
+      tf32: GPUs that can round the factors of float32 products to 10 bits.
+        Without, a step takes several times as long, and is float32 to the end.
+      deterministic: Take operations whose results do not depend on the order
+        in which threads come. CPUs have no others; a GPU resumes bit for bit
+        with them alone, and is slower.
       num_intra_op_threads: Threads of a CPU that share one operation; 0 for
         what is fastest: in pre-training what `num_parallel_parts` leaves over,
         and 1 of a very small model, in which other operations, not halves of
@@ -549,14 +555,16 @@ class RunConfig:
     async_checkpoints: bool = True
     seed: validation.Seed[int] = 42
     distribution_strategy: str = "one_device"
-    num_gpus: NotNegative[int] = 0
+    num_gpus: NotNegative[int] | None = None
     tpu: str = ""
     cluster_resolver: str = "tf_config"
     micro_batch_size: NotNegative[int] = 0
     num_parallel_parts: NotNegative[int] = 0
     dtype_policy: str = "float32"
     gradient_reduction_dtype: str = "float32"
-    jit_compile: bool = False
+    jit_compile: bool | None = None
+    tf32: bool = True
+    deterministic: bool = False
     num_intra_op_threads: NotNegative[int] = 0
 
     def __post_init__(self):

@@ -85,7 +85,6 @@ def _detect(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and judges; returns the exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_detect, make_parser(), argv)
 
 

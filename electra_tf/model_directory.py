@@ -66,6 +66,7 @@ _MAY_DIFFER = (
     "run.max_loss_growth",
     *("run.distribution_strategy", "run.tpu", "run.cluster_resolver"),
     *("run.micro_batch_size", "run.num_parallel_parts", "run.jit_compile"),
+    *("run.tf32", "run.deterministic"),
     *("run.num_intra_op_threads", "data.eval_batch_size"),
     *("data.num_eval_steps", "data.heldout_files"),
     # They may move: digests of the records and the tokens are compared.

@@ -16,7 +16,6 @@ terminal (--format).
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 
@@ -94,7 +93,6 @@ def _predict(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and asks; returns the exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_predict, make_parser(), argv)
 
 

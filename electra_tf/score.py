@@ -13,7 +13,6 @@ mean) and perplexity, exp(-per_token). --sort prints the best first.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -142,7 +141,6 @@ def _sorted(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and scores; returns the exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_score, make_parser(), argv)
 
 

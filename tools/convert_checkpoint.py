@@ -18,7 +18,6 @@ any other error, leaves no output.
 """
 
 import argparse
-import os
 import sys
 
 from electra_tf import files
@@ -77,7 +76,6 @@ def main(argv=None) -> int:
         help="compare the output with the input (default)",
     )
     add("--verbose", action="store_true", help="name every variable")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_convert, parser, argv)
 
 

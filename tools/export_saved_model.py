@@ -58,7 +58,6 @@ def main(argv=None) -> int:
         "--name",
         help="what the server calls the model (default: as --output is called)",
     )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_export, parser, argv)
 
 

@@ -159,9 +159,9 @@ def run(
         args = parser.parse_args(argv)
     except SystemExit as leaving:  # After --help, or a mistake.
         sys.exit(written(parser.prog, cast(int, leaving.code)))
-    # TensorFlow's notes on the machine would bury the one line that matters;
-    # its warnings stay.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # TensorFlow's notes on the machine would bury the one line that matters,
+    # and without a GPU it prints an error about CUDA, which is none.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return ended(parser.prog, lambda: command(args))
 
 

@@ -87,6 +87,58 @@ def settle(
     )
 
 
+def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
+    """Takes the GPUs of a run; to be called before TensorFlow makes a tensor.
+
+    The process sees no others, and takes of their memory what it needs.
+
+    Args:
+      run: Of the run.
+
+    Returns:
+      The run with `num_gpus` and `jit_compile` decided, and a line about what
+      it trains on; of workers that SLURM starts, without GPUs that nobody has
+      asked for, as it gives each task its own later.
+    """
+    import tensorflow as tf
+
+    is_tpu = run.distribution_strategy == "tpu"
+    finds_gpus = not is_tpu and run.cluster_resolver != "slurm"
+    gpus = tf.config.list_physical_devices("GPU") if finds_gpus else []
+    number = run.num_gpus
+    if number is None:
+        number = len(gpus)
+        if run.distribution_strategy == "one_device":
+            number = min(1, number)
+    if gpus:
+        tf.config.set_visible_devices(gpus[:number], "GPU")
+        for gpu in gpus[:number]:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.experimental.enable_tensor_float_32_execution(run.tf32)
+    if run.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    jit_compile = run.jit_compile
+    if jit_compile is None:
+        jit_compile = number > 0
+    found = f"CPU, {num_cores()} cores"
+    if is_tpu:
+        found = f"TPU {run.tpu or 'local'}"
+    elif number:
+        details = [tf.config.experimental.get_device_details(g) for g in gpus]
+        names = {d.get("device_name", "GPU") for d in details[:number]}
+        found = f"{number} x {', '.join(sorted(names))}"
+        found += ", TF32" * (run.tf32 and _gpus_have_bfloat16())
+    elif gpus:
+        found += f" (RunConfig.num_gpus=0 leaves {len(gpus)} GPUs alone)"
+    if jit_compile and not is_tpu:
+        found += ", whole steps by XLA"
+    found += ", deterministic" * run.deterministic
+    return (
+        dataclasses.replace(run, num_gpus=number, jit_compile=jit_compile),
+        f"device: {found}",
+    )
+
+
 def _num_parts(examples: int, cores: int, step_flops: float) -> int:
     """The most parts that are equal, large enough, and have a core each."""
     enough = int(step_flops / _LEAST_FLOPS_OF_A_PART)

@@ -52,7 +52,9 @@ flags.DEFINE_string(
     "RunConfig.distribution_strategy.",
 )
 flags.DEFINE_integer(
-    "num_gpus", None, "GPUs of this host; overrides RunConfig.num_gpus."
+    "num_gpus",
+    None,
+    "GPUs of this host; 0 for the CPU, by default those that are there.",
 )
 flags.DEFINE_string(
     "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
@@ -102,8 +104,7 @@ def launch(
         config, before_training, chosen = _configure(
             configurable, files, [*params, *_GIN_PARAM.value], bindings or {}
         )
-        if chosen:
-            print(chosen)
+        print(chosen)
         run(config, before_training)
 
     def in_flags(argv):
@@ -257,5 +258,7 @@ def _settle(config):
     if isinstance(config, configs.PretrainingConfig):
         step = fastest.of_pretraining(config)
     before = model_directory.run_before(config.run)
-    run, chosen = fastest.settle(config.run, *step, before=before)
-    return dataclasses.replace(config, run=run), chosen
+    run, device = fastest.settle_devices(config.run)
+    run, chosen = fastest.settle(run, *step, before=before)
+    lines = filter(None, [f"{device}, {run.dtype_policy}", chosen])
+    return dataclasses.replace(config, run=run), "\n".join(lines)

@@ -306,7 +306,6 @@ def main(argv=None) -> int:
         default=8501,
         help="0 for any free one (default: %(default)s)",
     )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_serve, parser, argv)
 
 

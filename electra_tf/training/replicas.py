@@ -66,9 +66,10 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     name = run.distribution_strategy
     gpus = tf.config.list_physical_devices("GPU")
     # In the place of GPUs that are not there, CPU 0 would work.
-    if name != "tpu" and len(gpus) < run.num_gpus:
+    num_gpus = run.num_gpus or 0
+    if name != "tpu" and len(gpus) < num_gpus:
         raise errors.ConfigError(
-            f"Expected {run.num_gpus} GPUs on this host (RunConfig.num_gpus), "
+            f"Expected {num_gpus} GPUs on this host (RunConfig.num_gpus), "
             f"found {len(gpus)}"
         )
     try:
@@ -88,15 +89,15 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             tf.tpu.experimental.initialize_tpu_system(resolver)
             return tf.distribute.TPUStrategy(resolver)
         _warn_of_unread_cluster(name)
-        if name == "mirrored" and run.num_gpus:
+        if name == "mirrored" and num_gpus:
             return tf.distribute.MirroredStrategy(
-                [f"device:GPU:{i}" for i in range(run.num_gpus)]
+                [f"device:GPU:{i}" for i in range(num_gpus)]
             )
         if name == "mirrored":
             raise ValueError("without GPUs take 'one_device'")
-        if run.num_gpus > 1:
+        if num_gpus > 1:
             raise ValueError("one_device is for no more than one GPU")
-        kind = "GPU" if run.num_gpus else "CPU"
+        kind = "GPU" if num_gpus else "CPU"
         return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
     except errors.ConfigError:
         raise
@@ -107,7 +108,7 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     ) as error:
         raise errors.ConfigError(
             f"Cannot set up RunConfig.distribution_strategy={name!r} with "
-            f"num_gpus={run.num_gpus}: {errors.first_line(error)}"
+            f"num_gpus={num_gpus}: {errors.first_line(error)}"
         ) from None
 
 

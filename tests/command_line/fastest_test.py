@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.command_line import fastest
@@ -169,3 +170,64 @@ def test_what_a_run_began_with_goes_first(machine):
         "chosen: RunConfig.dtype_policy='float32', RunConfig."
         "num_parallel_parts=2, RunConfig.num_intra_op_threads=2 (4 cores)"
     )
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Lets TensorFlow find two GPUs; what it was told is in the list."""
+    told = []
+    gpus = ["GPU 0", "GPU 1"]
+    config = tf.config.experimental
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: gpus)
+    monkeypatch.setattr(
+        config,
+        "get_device_details",
+        lambda _: {"device_name": "A GPU", "compute_capability": (8, 0)},
+    )
+    monkeypatch.setattr(
+        tf.config, "set_visible_devices", lambda *args: told.append(args)
+    )
+    for name in (
+        "set_memory_growth",
+        "enable_tensor_float_32_execution",
+        "enable_op_determinism",
+    ):
+        monkeypatch.setattr(
+            config, name, lambda *args, name=name: told.append((name, *args))
+        )
+    return told
+
+
+@pytest.mark.parametrize(
+    ("changes", "number", "is_compiled", "line"),
+    [
+        ({}, 1, True, "device: 1 x A GPU, TF32, whole steps by XLA"),
+        (
+            {"distribution_strategy": "mirrored", "jit_compile": False},
+            *(2, False, "device: 2 x A GPU, TF32"),
+        ),
+        (
+            {"distribution_strategy": "mirrored", "num_gpus": 1, "tf32": False},
+            *(1, True, "device: 1 x A GPU, whole steps by XLA"),
+        ),
+        (
+            {"num_gpus": 0, "deterministic": True},
+            *(0, False, "(RunConfig.num_gpus=0 leaves 2 GPUs alone), determi"),
+        ),
+        ({"distribution_strategy": "tpu"}, 0, False, "device: TPU local"),
+        ({"cluster_resolver": "slurm"}, 0, False, "device: CPU, "),
+    ],
+)
+def test_a_gpu_that_is_there_is_used(gpus, changes, number, is_compiled, line):
+    run, said = fastest.settle_devices(run_config(**changes))
+    assert (run.num_gpus, run.jit_compile) == (number, is_compiled)
+    assert line in said
+    tf32 = ("enable_tensor_float_32_execution", run.tf32)
+    assert tf32 in gpus
+    assert (("enable_op_determinism",) in gpus) == run.deterministic
+    mine = ["GPU 0", "GPU 1"][:number]
+    assert [x for x in gpus if x[0] == "set_memory_growth"] == [
+        ("set_memory_growth", gpu, True) for gpu in mine
+    ]
+    finds = run.cluster_resolver != "slurm" and "tpu" not in changes.values()
+    assert ((mine, "GPU") in gpus) == finds

@@ -46,7 +46,6 @@ def main(argv=None) -> int:
         default=STEPS[-1].name,
         help="the last step to run (default: the last of all)",
     )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_run_quickstart, parser, argv)
 
 

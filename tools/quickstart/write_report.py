@@ -8,7 +8,6 @@ asks the pre-trained model about held-out sentences.
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 import typing
@@ -49,8 +48,6 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--build-dir", required=True, help="directory of a quickstart run"
     )
-    # Without a GPU, which is not used here, TensorFlow prints a CUDA error.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_write_report, parser, argv)
 
 
