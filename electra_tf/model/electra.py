@@ -90,7 +90,7 @@ class MaskedLmHead(encoder.Layer):
         )
         x = self.layer_norm(activated)
         table = tf.cast(self.embeddings.word_embeddings.value, x.dtype)
-        logits = tf.matmul(x, table, transpose_b=True)
+        logits = kernels.products_with_table(x, table)
         logits += tf.cast(self.output_bias.value, x.dtype)
         return tf.reshape(logits, [shape[0], shape[1], self.config.vocab_size])
 

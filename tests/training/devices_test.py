@@ -1,5 +1,6 @@
 """What a step is where it is compiled as a whole, as GPUs have it."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -50,3 +51,21 @@ def test_xla_has_all_of_a_step(tmp_path, data_pattern):  # noqa: F811
         if op.type in ("StatefulPartitionedCall", "PartitionedCall")
     }
     assert calls and calls <= programs(graph)
+
+
+def test_rows_by_eights_have_the_same_products(monkeypatch):
+    random = np.random.default_rng(0)
+    x, table = (
+        tf.constant(random.normal(size=[n, 4]), tf.float32) for n in (3, 21)
+    )
+
+    def products(gpus):
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda _: gpus)
+        with tf.GradientTape() as tape:
+            tape.watch([x, table])
+            result = kernels.products_with_table(x, table)
+        return [result, *tape.gradient(result, [x, table], result)]
+
+    for plain, padded in zip(products([]), products(["GPU"]), strict=True):
+        np.testing.assert_allclose(plain, padded, rtol=1e-6, atol=1e-6)
+        assert plain.shape == padded.shape
