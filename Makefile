@@ -12,6 +12,7 @@
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
+#   make test-tpu     JAX and libtpu, then steps compiled for a TPU, without one
 #   make docs         the site of docs/ and the Python API, its links checked
 #   make benchmarks   how fast it all is: pages in build/benchmarks, 20 minutes;
 #                     after make interop beside transformers, too
@@ -109,7 +110,7 @@ $(BENCHMARKS:%=benchmark-%): benchmark-%: $(INSTALLED)
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-dear test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
+.PHONY: test test-dear test-interop test-beam test-tpu test-wheel test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10
 
@@ -138,6 +139,24 @@ $(BEAM_INSTALLED): requirements-beam.lock setup.cfg pyproject.toml
 
 test-beam: $(BEAM_INSTALLED)
 	$(BEAM_VENV)/bin/python -m pytest -q tests/pretraining_data/beam_engines.py
+
+# An environment of its own, on top of the first one's packages.
+TPU_VENV := .venv-tpu
+TPU_INSTALLED := $(TPU_VENV)/installed
+PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
+.PHONY: tpu-packages
+tpu-packages: $(TPU_INSTALLED)
+
+$(TPU_INSTALLED): requirements-tpu-compile.lock $(INSTALLED)
+	$(PYTHON3) -m venv $(TPU_VENV)
+	$(TPU_VENV)/bin/python -m pip install --quiet --no-deps --requirement requirements-tpu-compile.lock
+	realpath "$$($(PYTHON) $(PURELIB))" > "$$($(TPU_VENV)/bin/python $(PURELIB))/packages.pth"
+	@touch $@
+
+# DEAR="dear or not dear" compiles every objective and every head.
+test-tpu: $(TPU_INSTALLED)
+	$(TPU_VENV)/bin/python -m pytest -q $(if $(DEAR),-m "$(DEAR)") tests/tpu/tpu_programs.py
 
 # The wheel in an environment and a directory of its own. Not in `make test`, as
 # its commands take most of a minute.
