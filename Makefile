@@ -38,8 +38,8 @@ quickstart: $(INSTALLED)
 # --- Set-up -------------------------------------------------------------------
 
 $(INSTALLED): requirements.lock setup.cfg setup.py pyproject.toml
-	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \
-	  { echo "Expected Python 3.11 or 3.12, received $$($(PYTHON3) --version): set PYTHON3=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON3) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "Expected Python 3.11 to 3.13, received $$($(PYTHON3) --version), for which there is no TensorFlow 2.20: set PYTHON3=/path/to/python3.13" >&2; exit 1; }
 	$(PYTHON3) -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --requirement requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
