@@ -5,12 +5,20 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 """
 
 import dataclasses
+import pathlib
 import typing
 
 import gin
 
 from electra_tf import errors, validation
 from electra_tf.validation import Fraction, NotNegative, Positive
+
+# With them `gin.parse_config_file("gin/small.gin")` works anywhere, too.
+_HERE = pathlib.Path(__file__).parent
+for _folder in (_HERE / "gin", _HERE.parent / "gin"):
+    if _folder.is_dir():
+        gin.add_config_file_search_path(str(_folder.parent))
+        gin.add_config_file_search_path(str(_folder))
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.

@@ -116,6 +116,7 @@ def load(
     """
     checkpoint = reading.read_checkpoint(model_dir)
     if kind == kinds.AUTO:
+        checkpoint.refuse_other_head(model_dir)
         kind = _kind_of(checkpoint)
     if checkpoint.discriminator is None:
         raise errors.ConfigError(

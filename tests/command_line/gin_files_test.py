@@ -4,8 +4,6 @@ import dataclasses
 import fnmatch
 import math
 import os
-import subprocess
-import sys
 
 import gin
 import pytest
@@ -461,14 +459,20 @@ def test_refuses_what_is_no_gin(gin_file, tmp_path, line, expected):
     assert "\n" not in message
 
 
-def test_needs_nothing_else_to_be_imported():
-    code = (
-        "from electra_tf import configs\n"
+@pytest.mark.parametrize(
+    "load_it",
+    [
         "from electra_tf.command_line import gin_files\n"
-        "c = gin_files.load(configs.PretrainingConfig, ['gin/small.gin'])\n"
-        "print(c.model.encoder.hidden_size)\n"
+        "c = gin_files.load(configs.PretrainingConfig, ['gin/small.gin'])",
+        # As in a notebook.
+        "import gin\n"
+        "gin.parse_config_file('gin/small.gin')\n"
+        "c = configs.PretrainingConfig()",
+    ],
+)
+def test_needs_nothing_else_to_be_imported(tmp_path, load_it):
+    code = f"from electra_tf import configs\n{load_it}\n"
+    result = helpers.execute(
+        "-c", f"{code}print(c.model.encoder.hidden_size)", cwd=tmp_path
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    )
-    assert result.stdout == "256\n"
+    assert result.stdout == "256\n", result.stderr
