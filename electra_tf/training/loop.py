@@ -17,7 +17,10 @@ from electra_tf.training import engine as engine_lib
 from electra_tf.training import matmul_rate, metrics_log, replicas, saving
 
 # Metrics that say how fast a run is, which no two runs have in common.
-SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
+SPEED_METRICS = (
+    *("examples_per_second", "gflop_per_second"),
+    *("mfu", "matmul_gflop_per_second"),
+)
 
 
 def train(
@@ -165,6 +168,7 @@ class _Looks:
         if self.matmul_rate:
             flops = speed * costs.of_training_example(self.engine.networks)
             metrics["gflop_per_second"] = flops / 1e9
+            metrics["matmul_gflop_per_second"] = self.matmul_rate / 1e9
             metrics["mfu"] = flops / self.matmul_rate
         if self.engine.loss_scale:
             skipped = self.engine.loss_scale.skipped

@@ -16,7 +16,9 @@ from electra_tf.command_line.fastest import num_cores
 
 # Products of a CPU: 512 to 2048 differ by a twentieth.
 _CPU_SQUARE = (1024, 1024, 1024)
-_LEAST_ROUNDS, _LEAST_SECONDS = 3, 0.1
+# The best of some short series, with pauses: a core that has just been woken,
+# or that others have heated, is slower for a while.
+_NUM_SERIES, _SECONDS, _PAUSE = 5, 0.1, 0.1
 
 
 class MatmulRate:
@@ -124,14 +126,13 @@ def of_cpus(dtype: str = "float32") -> float:
       Floating-point operations in a second, if nothing else is running.
     """
     rate = _rate_of_cores(num_cores(), dtype)
-    rounds: list[float] = []
-    start = time.perf_counter()
-    while (
-        len(rounds) < _LEAST_ROUNDS
-        or time.perf_counter() - start < _LEAST_SECONDS
-    ):
-        rounds.append(rate.measure_by_cpu())
-    return num_cores() * max(rounds)
+    best = 0.0
+    for _ in range(_NUM_SERIES):
+        end = time.perf_counter() + _SECONDS
+        while time.perf_counter() < end:
+            best = max(best, rate.measure_by_cpu())
+        time.sleep(_PAUSE)
+    return num_cores() * best
 
 
 @functools.cache
