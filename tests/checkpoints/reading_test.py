@@ -72,33 +72,26 @@ def test_assign_all_misses_nothing(network):
         reading.assign_all(checkpoint, network.variables, "it", "the encoder")
 
 
-def test_refuses_what_is_no_checkpoint(tmp_path):
-    with pytest.raises(CheckpointError, match="a folder with nothing in it"):
-        reading.read_checkpoint(tmp_path)
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(CheckpointError, match="a folder with a.txt$"):
-        reading.read_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match="Received: the file .*a.txt$"):
-        reading.read_checkpoint(tmp_path / "a.txt")
-    with pytest.raises(CheckpointError, match="nothing, does not exist$"):
-        reading.read_checkpoint(tmp_path / "nothing")
-
-
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("files", "name", "message"),
     [
-        ("model.tar.gz", "unpack it, and name the folder"),
-        ("both/model.ckpt-7.index", "name one, such as .*both/model.ckpt-7$"),
+        ([], "", "a folder with nothing in it"),
+        (["a.txt"], "", "a folder with a.txt$"),
+        (["a.txt"], "a.txt", "Received: the file .*a.txt$"),
+        ([], "nothing", "nothing, does not exist$"),
+        (["a.tar.gz"], "a.tar.gz", "unpack it, and name the folder"),
+        (
+            ["model.ckpt-3.index", "model.ckpt-7.index"],
+            "",
+            "name one, such as .*/model.ckpt-7$",
+        ),
     ],
 )
-def test_says_what_to_do_with_what_it_cannot_read(tmp_path, name, message):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    for other in (path, path.with_stem("model.ckpt-3")):
-        other.write_text("")
-    named = path if message.startswith("unpack") else path.parent
+def test_refuses_what_is_no_checkpoint(tmp_path, files, name, message):
+    for file in files:
+        (tmp_path / file).write_text("")
     with pytest.raises(CheckpointError, match=message):
-        reading.read_checkpoint(named)
+        reading.read_checkpoint(tmp_path / name)
 
 
 def test_rows_that_pad_the_table_get_a_token(tmp_path):
@@ -174,27 +167,23 @@ def test_hparams_that_contradict_the_vocabulary_are_told(tmp_path):
     found = reading.read_checkpoint(tmp_path)
     assert not found.vocabulary.do_lower_case
     (note,) = found.notes
-    assert "json says do_lower_case=True, the hparams False, which" in note
+    assert (
+        "vocab.txt.json says do_lower_case=True, the hparams False, which"
+        in note
+    )
 
 
-def test_random_inputs_have_padding_and_segments():
-    inputs = verify.random_inputs(models.ENCODER)
-    assert inputs["input_ids"].shape == (4, 12)
-    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
-    assert inputs["segment_ids"].sum(axis=1).tolist() == [6, 4, 3, 1]
-    assert not (inputs["input_ids"] * (1 - inputs["input_mask"])).any()
-
-
-@pytest.mark.parametrize("num_segments", [1, 2, 3])
-def test_random_inputs_have_all_segments(num_segments):
+@pytest.mark.parametrize(
+    ("num_segments", "first"),
+    [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (3, [0] * 4 + [1] * 4 + [2] * 4)],
+)
+def test_random_inputs_have_padding_and_all_segments(num_segments, first):
     config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
-    segments = verify.random_inputs(config)["segment_ids"]
-    expected = {
-        1: [0] * 12,
-        2: [0] * 6 + [1] * 6,
-        3: [0] * 4 + [1] * 4 + [2] * 4,
-    }
-    assert segments[0].tolist() == expected[num_segments]
+    inputs = verify.random_inputs(config)
+    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
+    assert inputs["segment_ids"][0].tolist() == first
+    for values in (inputs["input_ids"], inputs["segment_ids"]):
+        assert not (values * (1 - inputs["input_mask"])).any()
 
 
 def test_every_network_and_head_is_run():

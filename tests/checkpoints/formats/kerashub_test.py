@@ -102,22 +102,6 @@ def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     assert any("GELU" in note for note in kerashub.notes(written))
 
 
-@pytest.mark.dear
-def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
-    written = models.encoder_alone(hidden_act="gelu")
-    kerashub.write(written, tmp_path)
-    backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
-    kerashub.use_exact_gelu(backbone)
-    received = backbone(
-        {
-            "token_ids": INPUTS["input_ids"],
-            "padding_mask": INPUTS["input_mask"],
-            "segment_ids": INPUTS["segment_ids"],
-        }
-    )["sequence_output"]
-    models.assert_close(np.asarray(received), ours(written))
-
-
 def test_a_preset_of_our_task_model_keeps_its_activation(tmp_path):
     model = electra_tf.TextClassifier.from_checkpoint(models.finetuned())
     model.save_to_preset(tmp_path)
@@ -157,59 +141,10 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
     )
 
 
-def test_three_segments_travel(tmp_path):
-    written = models.with_hidden_act(models.with_three_segments(), "gelu_new")
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    models.assert_same_tensors(written, read)
-    assert read.discriminator == written.discriminator
-    inputs = verify.random_inputs(written.discriminator)
-    models.assert_close(
-        kerashub.forward(tmp_path, inputs)["sequence_output"],
-        verify.forward(written, inputs)["sequence_output"],
-    )
-
-
-@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
-def test_refuses_activations_that_kerashub_lacks(tmp_path, hidden_act):
-    with pytest.raises(
-        errors.CheckpointError,
-        match="has GELU and no other activation. Received: a model with "
-        f"hidden_act='{hidden_act}'$",
-    ):
-        kerashub.write(
-            models.encoder_alone(hidden_act=hidden_act), tmp_path / "a"
-        )
+def test_refuses_activations_that_kerashub_lacks(tmp_path):
+    with pytest.raises(errors.CheckpointError, match="hidden_act='relu'$"):
+        kerashub.write(models.encoder_alone(hidden_act="relu"), tmp_path / "a")
     assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize(
-    "embedding_size", [6, pytest.param(8, marks=pytest.mark.dear)]
-)
-def test_round_trip_is_bitwise(tmp_path, embedding_size):
-    written = models.encoder_alone(helpers.VOCAB, embedding_size=embedding_size)
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    assert read.discriminator == written.discriminator
-    assert read.vocabulary == written.vocabulary
-    assert set(read.tensors) == set(written.tensors)
-    for name, tensor in written.tensors.items():
-        assert read.tensors[name].dtype == np.float32
-        np.testing.assert_array_equal(read.tensors[name], tensor, name)
-
-
-@pytest.mark.dear
-def test_a_generator_stays_one(tmp_path):
-    written = models.encoder_alone(scope="generator", hidden_size=4)
-    config = written.generator
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    assert (read.discriminator, read.generator) == (None, config)
-    assert set(read.tensors) == set(written.tensors)
-    models.assert_close(
-        kerashub.forward(tmp_path, INPUTS)["generator_sequence_output"],
-        ours(read),
-    )
 
 
 @pytest.mark.dear
@@ -224,21 +159,6 @@ def test_a_generator_brings_the_tables_that_it_shares(tmp_path):
     np.testing.assert_array_equal(
         kerashub.read(tmp_path).tensors["generator/embeddings/word_embeddings"],
         tensors["electra/embeddings/word_embeddings"],
-    )
-
-
-def test_what_stays_behind(tmp_path):
-    written = models.encoder_alone()
-    zero = np.zeros(1, np.float32)
-    written.tensors["discriminator_predictions/dense_1/bias"] = zero
-    written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
-    kerashub.write(written, tmp_path)
-    assert verify.unequal_tensors(written, kerashub.read(tmp_path)) == (
-        [],
-        [
-            "discriminator_predictions/dense_1/bias",
-            "electra/embeddings/word_embeddings/adam_m",
-        ],
     )
 
 
@@ -443,16 +363,7 @@ def test_preset_of_another_architecture(tmp_path):
         kerashub.read(tmp_path)
 
 
-def test_refuses_what_it_cannot_write(tmp_path):
-    written = models.encoder_alone(helpers.VOCAB[:-1])
-    with pytest.raises(errors.CheckpointError, match="19 entries"):
-        kerashub.write(written, tmp_path / "a")
-    written = models.encoder_alone()
-    written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
-    with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
-        kerashub.write(written, tmp_path / "a")
-    with pytest.raises(errors.CheckpointError, match="with an encoder"):
-        kerashub.write(checkpoint.Checkpoint({}), tmp_path / "a")
+def test_refuses_a_vocabulary_that_the_tokenizer_refuses(tmp_path):
     written = models.encoder_alone("abc", vocab_size=3)
     with pytest.raises(errors.CheckpointError, match="tokenizer refuses"):
         kerashub.write(written, tmp_path / "a")
