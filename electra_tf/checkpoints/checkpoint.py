@@ -173,11 +173,6 @@ class Checkpoint:
             )
         elif len(set(labels)) < len(labels):
             wrong = f"labels must differ. Received: {', '.join(labels)}"
-        elif not np.isfinite(head.unit).all() or head.unit[1] == 0:
-            wrong = (
-                "min_value and scale must be numbers, the latter not 0. "
-                f"Received: {head.options}"
-            )
         elif head.kind == "tagging" and not (
             0 <= head.segment_of_words() < segments
         ):

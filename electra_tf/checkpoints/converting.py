@@ -34,21 +34,7 @@ _FOR_THE_REST = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """What is to be converted, under the names of the tool's flags.
-
-    Attributes:
-      input: Path of the checkpoint, of any format, or hf://owner/name.
-      output: A folder that is new or empty.
-      output_format: One of `reading.FORMATS`.
-      vocab_file: Vocabulary to go with it, one token a line.
-      do_lower_case: Whether text is lower-cased, where the input does not say.
-      strip_accents: Whether accents are dropped, likewise; with lower-casing
-        where `do_lower_case` is not what the input says.
-      hparams: What the original's --hparams was, a file of JSON.
-      encoder_only: Whether only the discriminator's encoder travels.
-      verify: Whether the output is read again and compared.
-      verbose: Whether every variable is named.
-    """
+    """What is to be converted: the flags of tools/convert_checkpoint.py."""
 
     input: str
     output: str
@@ -185,7 +171,7 @@ def _kept(
 ) -> set[str]:
     """The names of what was written that the output holds, bit by bit."""
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
-    kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
+    kept = {*checkpoint.tensors, *checkpoint.optimizer} - set(absent)
     if not verified:
         return kept
     reformed: set[str] = set()

@@ -124,16 +124,6 @@ def read_checkpoint(
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
-    for field, least, most, why in (
-        ("global_step", 0, 2**63 - 1, "of int64"),
-        ("max_seq_length", 3, 2**31, "for [CLS], [SEP] and a token"),
-    ):
-        number = getattr(checkpoint, field)
-        if number is not None and not least <= number <= most:
-            raise CheckpointError(
-                f"{path}: {field} must be from {least} to {most}, {why}. "
-                f"Received: {number}"
-            )
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
     if odd:  # No refusal: a run that diverged may be looked at.
         note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"

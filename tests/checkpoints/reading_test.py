@@ -24,40 +24,27 @@ def network():
 
 def test_assigns_by_name_and_reports_the_rest(network):
     checkpoint = models.pretrained()
-    head = "discriminator_predictions/dense/bias"
     name = "electra/embeddings_project/bias"
     tensors = {n: t for n, t in checkpoint.tensors.items() if n != name}
-    report = reading.assign(
-        dataclasses.replace(checkpoint, tensors=tensors),
-        network.variables,
-        "it",
-    )
+    checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
+    report = reading.assign(checkpoint, network.variables, "it")
     assert report.missing == (name,)
-    assert head in report.unused
+    assert "discriminator_predictions/dense/bias" in report.unused
     assert len(report.used) == len(network.variables) - 1
     for variable in network.variables:
-        if variable.path != name:
-            np.testing.assert_array_equal(
-                variable.numpy(), tensors[variable.path]
-            )
+        expected = tensors.get(variable.path, 0.0)
+        np.testing.assert_array_equal(variable.numpy() - expected, 0.0)
 
 
 def test_assigns_nothing_where_a_shape_differs(network):
     before = [variable.numpy() for variable in network.variables]
     checkpoint = models.pretrained()
-    tensors = checkpoint.tensors | {
-        "electra/encoder/layer_1/output/dense/bias": np.zeros(9, np.float32)
-    }
+    name = "electra/encoder/layer_1/output/dense/bias"
+    checkpoint.tensors[name] = np.zeros(9, np.float32)
     with pytest.raises(
-        CheckpointError,
-        match=r"^it: electra/encoder/layer_1/output/dense/bias must have the "
-        r"shape \[8\]. Received: \[9\]. Is the checkpoint of another model",
+        CheckpointError, match=rf"it: {name} must .* \[8\]. Received: \[9\]"
     ):
-        reading.assign(
-            dataclasses.replace(checkpoint, tensors=tensors),
-            network.variables,
-            "it",
-        )
+        reading.assign(checkpoint, network.variables, "it")
     for variable, value in zip(network.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
@@ -138,12 +125,13 @@ def test_loads_no_network_that_is_not_there(tmp_path):
         reading.load_model("it", "", other)
 
 
-def test_refuses_a_config_that_is_no_json(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match="Cannot read .*config.json: Exp"):
-        reading.read_checkpoint(tmp_path)
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="it holds no JSON object"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "Cannot read .*config.json: Exp"), ("[]", "holds no JSON object")],
+)
+def test_refuses_a_config_that_is_no_json(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=message):
         reading.read_checkpoint(tmp_path)
 
 
@@ -186,39 +174,34 @@ def test_random_inputs_have_padding_and_all_segments(num_segments, first):
         assert not (values * (1 - inputs["input_mask"])).any()
 
 
-def test_every_network_and_head_is_run():
-    inputs = verify.random_inputs(models.ENCODER)
-    shapes = {
-        name: x.shape
-        for name, x in verify.forward(models.pretrained(), inputs).items()
-    }
-    assert shapes == {
-        "sequence_output": (4, 12, 8),
-        "discriminator_logits": (4, 12),
-        "generator_sequence_output": (4, 12, 4),
-        "generator_logits": (4, 12, 20),
-    }
-    # Of Electric, the discriminator.
-    for untied in (False, True):
-        outputs = verify.forward(models.electric(untied), inputs)
-        assert {n: x.shape for n, x in outputs.items()} == {
-            "sequence_output": (4, 12, 8),
-            "discriminator_logits": (4, 12),
-        }
-    for kind, num_outputs, expected in (
-        ("classification", 3, {"logits": (4, 3)}),
-        ("multi_label_classification", 3, {"logits": (4, 3)}),
-        ("regression", 1, {"logits": (4, 1)}),
-        ("tagging", 5, {"logits": (4, 12, 5)}),
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
         (
-            "question_answering",
-            0,
+            models.pretrained(),
+            {
+                "discriminator_logits": (4, 12),
+                "generator_sequence_output": (4, 12, 4),
+                "generator_logits": (4, 12, 20),
+            },
+        ),
+        # Of Electric, the discriminator.
+        (models.electric(), {"discriminator_logits": (4, 12)}),
+        (models.finetuned(), {"logits": (4, 3)}),
+        (models.finetuned("multi_label_classification"), {"logits": (4, 3)}),
+        (models.finetuned("regression", 1), {"logits": (4, 1)}),
+        (models.finetuned("tagging", 5), {"logits": (4, 12, 5)}),
+        (
+            models.finetuned("question_answering"),
             {"start_logits": (4, 12), "end_logits": (4, 12)},
         ),
-    ):
-        outputs = verify.forward(models.finetuned(kind, num_outputs), inputs)
-        del outputs["sequence_output"]
-        assert {n: x.shape for n, x in outputs.items()} == expected, kind
+    ],
+)
+def test_every_network_and_head_is_run(checkpoint, expected):
+    inputs = verify.random_inputs(models.ENCODER)
+    outputs = verify.forward(checkpoint, inputs)
+    shapes = {name: x.shape for name, x in outputs.items()}
+    assert shapes == expected | {"sequence_output": (4, 12, 8)}
 
 
 def test_a_difference_is_found_on_real_tokens_alone():
@@ -231,8 +214,6 @@ def test_a_difference_is_found_on_real_tokens_alone():
     assert not verify.Difference("z", float("nan"), 1.0).fits
     with pytest.raises(CheckpointError, match="Expected outputs such as x, y"):
         verify.compare(ours, {"z": mask}, mask)
-    with pytest.raises(CheckpointError, match=r"output x of shape \[1, 2\]"):
-        verify.compare(ours, {"x": mask[0]}, mask)
 
 
 def test_tensors_are_compared_bit_by_bit():
@@ -293,9 +274,8 @@ def test_tasks_of_the_original_are_known_by_their_names(
 
 
 def test_what_a_head_says_goes_before_its_name(tmp_path):
-    checkpoint = models.renamed_task(models.finetuned("regression", 1), "sts")
     options = {"has_pairs": False, "min_value": 1.0}
-    head = dataclasses.replace(checkpoint.head, options=options)
-    original.write(dataclasses.replace(checkpoint, head=head), str(tmp_path))
+    checkpoint = models.finetuned("regression", 1, {"options": options})
+    original.write(models.renamed_task(checkpoint, "sts"), str(tmp_path))
     head = reading.read_checkpoint(tmp_path).head
     assert (head.options, head.unit) == (options, (1.0, 1.0))

@@ -63,17 +63,11 @@ def read(path: str) -> Checkpoint:
       path: Model directory (its last checkpoint; of a fine-tuning run the
         trial that was best on dev), directory of one trial or of the best
         checkpoint in it, or prefix of a checkpoint.
-
-    Raises:
-      CheckpointError: If there is none, or it cannot be read.
     """
     path = os.fspath(path).removesuffix(".index")
     model_dir = _model_dir(path)
     if model_dir is None:
-        raise CheckpointError(
-            f"Expected a model directory with {model_directory.CONFIG_FILE} at "
-            f"{path}, found none"
-        )
+        raise CheckpointError(f"Expected a model directory. Received: {path}")
     record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
     saved = tensor_files.TensorsOnDisk(prefix)
@@ -84,22 +78,19 @@ def read(path: str) -> Checkpoint:
             f"with {', '.join(sorted(saved)[:3])}"
         )
     optimizer: Mapping = _part(saved, "optimizer")
-    notes: tuple[str, ...] = ()
+    notes = []
     if disentangled.DELTA in tensors:
         tensors, optimizer = disentangled.fold(tensors), {}
-        notes = (
+        notes.append(
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
-            "behind",
+            "behind"
         )
-    checkpoint = sizes.read_sizes(
-        tensors, prefix, _known_settings(record, model_dir)
-    )
+    known = _known_settings(record, model_dir)
+    checkpoint = sizes.read_sizes(tensors, prefix, known)
     section = _SECTIONS[record["class"]]
     settings = record[section] if section else record
-    is_electric = settings.get("is_electric")
-    if section == "model":
-        is_electric = settings.get("electric_objective")
+    electric = "electric_objective" if section == "model" else "is_electric"
     data = record.get("data") or {}
     return dataclasses.replace(
         checkpoint,
@@ -114,9 +105,9 @@ def read(path: str) -> Checkpoint:
             data.get("strip_accents"),
         ),
         max_seq_length=settings.get("max_seq_length"),
-        is_electric=is_electric,
+        is_electric=settings.get(electric),
         assumed=sizes.assumed_in(record) or checkpoint.assumed,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 

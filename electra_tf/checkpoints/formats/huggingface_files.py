@@ -217,12 +217,8 @@ _NORMALIZER = {
 _SETTINGS = {
     **dict.fromkeys((*_NORMALIZER, "split_special_tokens"), bool),
     **dict.fromkeys(("tokenizer_class", "text_cleaning"), str),
+    "added_tokens_decoder": dict[str, dict],
 }
-# Where either file of settings may have more tokens.
-_ADDED = (
-    *("added_tokens_decoder", "additional_special_tokens"),
-    "extra_special_tokens",
-)
 SPECIAL_TOKENS_NOTE = (
     "special tokens that are written in a text, such as [MASK], are text here, "
     "as in the original; transformers takes them for the tokens, unless it is "
@@ -259,8 +255,7 @@ def read_tokenizer(
     strip = lower if strip is None else strip
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     vocab = vocabulary.read(vocab_file, lower, strip)
-    tokens = _tokens_of(fast, fast_path)
-    if vocab is None and tokens:
+    if vocab is None and (tokens := _tokens_of(fast, fast_path)):
         vocab = Vocabulary(tokens, lower, strip)
     if vocab is None:
         return None, [
@@ -269,9 +264,11 @@ def read_tokenizer(
             for name in glob.glob(f"{glob.escape(folder)}/*.model")
         ]
     others |= _treated_otherwise(settings, fast, its_class)
-    if tokens and tokens != vocab.tokens:
-        others["tokens"] = f"those of {fast_path}"
-    others |= _other_tokens(settings, fast, folder)
+    more = _read_if_there(os.path.join(folder, "added_tokens.json"))
+    added = [*(settings.get("added_tokens_decoder") or {}).values()]
+    added = [t.get("content") for t in added + (fast.get("added_tokens") or [])]
+    if names := {*more, *added} - {*_SPECIAL_TOKENS.values()}:
+        others["added_tokens"] = sorted(names)[:5]
     cleaned = settings.get("text_cleaning")
     if cleaned is not None:
         try:
@@ -328,29 +325,6 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
             f"Received: {len(ids)} tokens with others"
         )
     return tuple(tokens)
-
-
-def _other_tokens(settings: dict, fast: dict, folder: str) -> dict[str, object]:
-    """Tokens that transformers finds in a text by themselves."""
-
-    def content(token: object) -> object:
-        return token.get("content") if isinstance(token, dict) else token
-
-    more = _read_if_there(os.path.join(folder, _SPECIAL_TOKENS_FILE))
-    added = list(_read_if_there(os.path.join(folder, "added_tokens.json")))
-    added += fast.get("added_tokens") or []
-    others: dict[str, object] = {}
-    for record in (settings, more):
-        for name in _ADDED:
-            tokens = record.get(name) or ()
-            added += tokens.values() if isinstance(tokens, dict) else tokens
-        for name, ours in _SPECIAL_TOKENS.items():
-            if content(record.get(name)) not in (None, ours):
-                others[name] = content(record[name])
-    known = set(_SPECIAL_TOKENS.values())
-    if names := sorted({str(content(token)) for token in added} - known):
-        others["added_tokens"] = names[:5]
-    return others
 
 
 def write_tokenizer(

@@ -118,15 +118,10 @@ def recognise(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
-    """Reads a preset.
+    """Reads a preset: the encoder, and the vocabulary of its tokenizer.
 
-    Args:
-      path: Its folder.
-
-    Returns:
-      The encoder, as the discriminator's unless its name says otherwise, and
-      the vocabulary if there is a tokenizer. Of a task model of this package,
-      whose head stays behind, the encoder has its own activation.
+    The encoder is the discriminator's unless its name says otherwise. Of a task
+    model of this package, whose head stays behind, it has its own activation.
 
     Raises:
       CheckpointError: If it is not the preset of an ElectraBackbone, or is
@@ -189,7 +184,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     if config.hidden_act not in ("gelu", HIDDEN_ACT):
         raise CheckpointError(
             "KerasHub's ElectraBackbone has GELU and no other activation. "
-            f"Received: a model with hidden_act={config.hidden_act!r}"
+            f"Received: hidden_act={config.hidden_act!r}"
         )
     checkpoint.check_vocabulary(path)
     tensors = checkpoint.tensors
@@ -281,12 +276,9 @@ def use_exact_gelu(backbone) -> None:
 
 def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
     """Scope and sizes of the encoder that a preset holds."""
-    if not checkpoint.encoders:
-        raise CheckpointError(
-            "Expected a checkpoint with an encoder to write for KerasHub. "
-            "Received: one without"
-        )
-    return next(iter(checkpoint.encoders.items()))
+    for scope, config in checkpoint.encoders.items():
+        return scope, config
+    raise CheckpointError("KerasHub has an encoder. Received: none")
 
 
 def _hidden_act_of_our_task(path: str) -> str | None:

@@ -68,15 +68,12 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     Beside the weights, `vocab.txt` and `hparams.json` are read where they are:
     the latter is what the original's --hparams takes, or fields of
     `configs.EncoderConfig` alone, and says how many heads the attention has
-    where these are not 64 wide.
+    where these are not 64 wide. Of several fine-tuned heads, the first one by
+    name is `head`; the others are among the tensors.
 
     Args:
       path: See `read_original_checkpoint`.
       hparams: Take the place of hparams.json.
-
-    Returns:
-      The checkpoint. Of several fine-tuned heads, the first one by name is
-      `head`; the others are among the tensors.
 
     Raises:
       CheckpointError: If it cannot be read, or is not an ELECTRA.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 
 import numpy as np
@@ -185,8 +184,6 @@ def test_refuses_an_odd_head(changes, message):
             "num_outputs must be the width of .*layer, 3. Received: 2",
         ),
         ("classification", {"labels": [*"aba"]}, "differ. Received: a, b, a"),
-        ("regression", {"options": {"scale": 0}}, "the latter not 0"),
-        ("regression", {"options": {"min_value": math.nan}}, "be numbers.*nan"),
         ("tagging", {"segment": -1}, "segment must be one of the 2"),
     ],
 )
@@ -212,12 +209,6 @@ def test_odd_numbers_are_named(tmp_path):
         "1 tensors hold NaN or infinity, such as "
         "task_specific/letters/dense/bias"
     )
-    path = tmp_path / "config.json"
-    record = helpers.read_json(path)
-    for step in (-1, 2**63):
-        path.write_text(json.dumps(record | {"global_step": step}))
-        with pytest.raises(CheckpointError, match="global_step must be from 0"):
-            reading.read_checkpoint(tmp_path)
 
 
 def test_a_tagger_whose_segment_nothing_says(tmp_path):

@@ -157,26 +157,21 @@ def test_a_task_loads_it(tmp_path):
 
 
 @pytest.mark.dear
-def test_an_encoder_with_the_exact_gelu(tmp_path):
-    """What the note advises for weights trained with the error function."""
-    written = our_models.encoder_alone(hidden_act="gelu")
-    model_garden.write(written, tmp_path)
-    (note,) = (n for n in model_garden.notes(written) if "GELU" in n)
-    assert 'inner_activation="gelu"' in note
-    exact = library_encoder(inner_activation="gelu")
-    tf.train.Checkpoint(encoder=exact).read(str(tmp_path / "bert_model.ckpt"))
-    our_models.assert_close(call(exact), ours(written))
-
-
-@pytest.mark.dear
-@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
-def test_other_activations_have_the_same_names(tmp_path, hidden_act):
+@pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
+def test_other_activations(tmp_path, hidden_act):
+    """Of the exact GELU what the note advises."""
     written = our_models.encoder_alone(hidden_act=hidden_act)
     model_garden.write(written, tmp_path)
-    assert model_garden.read(tmp_path).discriminator == written.discriminator
-    received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
-    our_models.assert_close(received, ours(written))
-    assert model_garden.GELU_NOTE not in model_garden.notes(written)
+    is_noted = model_garden.GELU_NOTE in model_garden.notes(written)
+    assert is_noted == (hidden_act == "gelu")
+    encoder = library_encoder(inner_activation=hidden_act)
+    tf.train.Checkpoint(encoder=encoder).read(str(tmp_path / "bert_model.ckpt"))
+    our_models.assert_close(call(encoder), ours(written))
+    if not is_noted:
+        read = model_garden.read(tmp_path)
+        assert read.discriminator == written.discriminator
+        received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
+        our_models.assert_close(received, ours(written))
 
 
 def test_the_pooler_is_the_identity(folder):
@@ -226,11 +221,8 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
         (lambda p: (p / INDEX).unlink(), "to name one that is there"),
         (lambda p: (p / DATA).unlink(), f"its data file .*{DATA} is missing"),
         (lambda p: truncate(p / INDEX), "Cannot read checkpoint"),
-        (lambda p: truncate(p / DATA), "Cannot read checkpoint"),
-        (lambda p: replace(p / INDEX, LFS), "Git LFS pointer"),
         (lambda p: replace(p / DATA, LFS), "Git LFS pointer"),
         (lambda p: replace(p / "params.yaml", "task: 1"), "task.model.encoder"),
-        (lambda p: replace(p / "params.yaml", "a: ["), "task.model.encoder"),
         (
             lambda p: replace(
                 p / "params.yaml",
@@ -277,19 +269,6 @@ def test_checkpoint_of_another_architecture(tmp_path):
         str(tmp_path / "b")
     )
     with pytest.raises(errors.CheckpointError, match="Received: a BERT"):
-        model_garden.read(prefix)
-
-
-def test_a_missing_variable_is_named(tmp_path):
-    tree = tf.train.Checkpoint(
-        _embedding_layer=tf.train.Checkpoint(embeddings=tf.Variable([[1.0]])),
-        _transformer_layers=tf.train.Checkpoint(**{"0": tf.train.Checkpoint()}),
-    )
-    prefix = tf.train.Checkpoint(encoder=tree).write(str(tmp_path / "part"))
-    with pytest.raises(
-        errors.CheckpointError,
-        match="lacks the values of embeddings/token_type_embeddings",
-    ):
         model_garden.read(prefix)
 
 

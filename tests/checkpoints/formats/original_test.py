@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import (
@@ -410,18 +410,11 @@ def test_other_activations_travel(tmp_path):
 
 
 def test_the_original_has_the_error_function_only(tmp_path):
-    exact = models.finetuned()
-    written = dataclasses.replace(
-        exact,
-        discriminator=dataclasses.replace(
-            exact.discriminator, hidden_act="gelu_new"
-        ),
-    )
+    written = models.with_hidden_act(models.finetuned(), "gelu_new")
     original.write(written, str(tmp_path))
     read = original.read(str(tmp_path))
-    assert read.discriminator == exact.discriminator
+    assert read.discriminator == models.ENCODER
     models.assert_same_tensors(written, read)
-    assert original.notes(exact) == ()
     (note,) = original.notes(written)
     assert "tanh approximation" in note
 
@@ -500,42 +493,13 @@ def test_heads_and_feed_forward_follow_an_overridden_width():
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [
-        ("gelu", "gelu"),
-        ("relu", "relu"),
-        ("tanh", "tanh"),
-        ("linear", "linear"),
-        ("ReLU", "relu"),
-        ("", "linear"),
-        (None, "linear"),
-    ],
+    [("gelu", "gelu"), ("tanh", "tanh"), ("ReLU", "relu"), (None, "linear")],
 )
 def test_activations_are_those_of_get_activation(theirs, ours):
     config = original_settings.encoder_config(
         {"model_hparam_overrides": {"hidden_act": theirs}}
     )
     assert config.hidden_act == ours
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"model_size": "tiny"}, "one of small, base, large. Received: .*tiny"),
-        (
-            {"model_hparam_overrides": {"hidden_act": "gelu_new"}},
-            "of gelu, relu, tanh, linear, or for none, which is linear. "
-            "Received: hidden_act='gelu_new'",
-        ),
-        (
-            {"model_hparam_overrides": {"hidden_act": ["relu"]}},
-            r"Received: hidden_act=\['relu'\]",
-        ),
-        ({"model_hparam_overrides": {"width": 3}}, "Received: width"),
-    ],
-)
-def test_refuses_what_it_cannot_build(settings, message):
-    with pytest.raises(errors.ConfigError, match=message):
-        original_settings.encoder_config(settings)
 
 
 @pytest.mark.parametrize(
@@ -556,8 +520,6 @@ def test_refuses_what_it_cannot_build(settings, message):
     ],
 )
 def test_says_what_the_original_answers_otherwise(kind, changes, message):
-    checkpoint = models.finetuned(kind)
-    assert original.notes(checkpoint) == ()
-    head = dataclasses.replace(checkpoint.head, **changes)
-    (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
+    assert original.notes(models.finetuned(kind)) == ()
+    (note,) = original.notes(models.finetuned(kind, settings=changes))
     assert message in note
