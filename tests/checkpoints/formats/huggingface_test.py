@@ -338,10 +338,6 @@ def test_a_pair_with_two_tokenizers_is_noted(pair):
 SECOND_SHARD = "model-00002-of-00002.safetensors"
 
 
-def cut(path, size):
-    path.write_bytes(path.read_bytes()[:size])
-
-
 def split(folder):
     """Two shards and an index in place of one file."""
     tensors = load_file(folder / "model.safetensors")
@@ -564,120 +560,99 @@ def test_refuses_a_token_that_would_shift_others(tmp_path, token):
         )
 
 
-LAYER = "electra.encoder.layer.1.output."
 NUMPY_LACKS = json.dumps(
     {"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
 ).encode()
-
-
-def moved(tensors, old, new, add=0):
-    tensors[new] = tensors[old] + add
-    if not add:
-        del tensors[old]
+FLOAT8 = len(NUMPY_LACKS).to_bytes(8, "little") + NUMPY_LACKS + b"0"
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "content", "message"),
     [
-        *(
-            (lambda p, c=changes: edit_config(p, **c), message)
-            for changes, message in (
-                ({"model_type": "bert"}, "a model of the type bert"),
-                ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
-                ({"hidden_act": "swish"}, "hidden_act must be .*'swish'"),
-                ({"hidden_size": 16}, "tensors beside it have hidden_size=8"),
-                ({"id2label": {"0": "a", "1": "b"}}, "name the classes 0 to 2"),
-            )
-        ),
-        *(
-            (lambda p, n=size: cut(p / "model.safetensors", n), "be cut short")
-            for size in (4, -10)
-        ),
-        *(
-            (
-                lambda p, w=odd: split(p).write_text(
-                    json.dumps({"weight_map": w})
-                ),
-                "weight_map",
-            )
-            for odd in (None, {"a": None})
-        ),
+        ("config.json", None, "Expected config.json beside"),
+        ("config.json", b"[" * 100_000, "Cannot read .*recursion"),
+        ("config.json", b'{"architectures": []}', "type not said"),
+        ("config.json", {"model_type": "bert"}, "a model of the type bert"),
+        ("config.json", {"layer_norm_eps": 1e-5}, "layer_norm_eps must be"),
+        ("config.json", {"hidden_act": "swish"}, "hidden_act must be .*swish"),
+        ("config.json", {"hidden_size": 16}, "beside it have hidden_size=8"),
+        ("config.json", {"id2label": {"0": "a"}}, "name the classes 0 to 2"),
+        ("model.safetensors", None, "model.safetensors or pytor.*: neither"),
+        ("model.safetensors", 4, "be cut short"),
+        ("model.safetensors", -10, "be cut short"),
+        ("model.safetensors", POINTER, "git lfs pull"),
+        ("model.safetensors", FLOAT8, "must hold floating-point numbers"),
+        ("tokenizer_config.json", {"do_lower_case": "no"}, "true or false"),
+        ("tokenizer_config.json", {"text_cleaning": "soap"}, "text cleanings"),
+        ("tokenizer.json", {"normalizer": 5}, "be an object"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(finetuned, name, content, message):
+    path = finetuned / name
+    known = path.read_bytes() if path.exists() else b"{}"
+    path.unlink(missing_ok=True)
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(known) | content).encode()
+    elif isinstance(content, int):
+        content = known[:content]
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        huggingface.read(str(finetuned))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "message"),
+    [
+        (None, "weight_map"),
+        ({"a": None}, "weight_map"),
+        ({"more": SECOND_SHARD}, f"more, which .*{SECOND_SHARD} does not hold"),
+    ],
+)
+def test_refuses_an_odd_index(finetuned, weight_map, message):
+    split(finetuned).write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "add", "message"),
+    [
+        ("1.output.dense.bias", "99.output.dense.bias", 0, "the number 99"),
         (
-            lambda p: split(p).write_text(
-                json.dumps({"weight_map": {"more": SECOND_SHARD}})
-            ),
-            f"names more, which .*{SECOND_SHARD} does not hold",
-        ),
-        (
-            lambda p: (p / "model.safetensors").write_bytes(
-                len(NUMPY_LACKS).to_bytes(8, "little") + NUMPY_LACKS + b"0"
-            ),
-            "must hold floating-point numbers",
-        ),
-        (
-            lambda p: (p / "model.safetensors").write_bytes(POINTER),
-            "git lfs pull",
-        ),
-        (lambda p: (p / "config.json").unlink(), "Expected config.json beside"),
-        (
-            lambda p: (p / "model.safetensors").unlink(),
-            "Expected model.safetensors or pytorch_model.bin .*: neither",
-        ),
-        (
-            lambda p: (p / "model.safetensors").rename(p / "tf_model.h5"),
-            r"Received: tf_model.h5, .*from_tf=True\)\.save_pretrained",
-        ),
-        (
-            lambda p: edit_tensors(
-                p,
-                lambda t: moved(
-                    t,
-                    f"{LAYER}dense.bias",
-                    f"{LAYER}dense.bias".replace("1", "99"),
-                ),
-            ),
-            "Received: one with the number 99",
-        ),
-        (
-            lambda p: edit_tensors(
-                p,
-                lambda t: moved(
-                    t, f"{LAYER}LayerNorm.weight", f"{LAYER}LayerNorm.gamma", 1
-                ),
-            ),
-            "one tensor for .*LayerNorm.weight, or equal ones",
-        ),
-        *(
-            (lambda p, n=name, t=text: (p / n).write_text(t), message)
-            for name, text, message in (
-                ("config.json", '{"architectures": []}', "type not said"),
-                ("config.json", "[" * 100_000, "Cannot read .*recursion"),
-                (
-                    "tokenizer_config.json",
-                    '{"do_lower_case": "false"}',
-                    "do_lower_case must be true or false. Received: 'false'",
-                ),
-                (
-                    "tokenizer_config.json",
-                    '{"text_cleaning": "soap"}',
-                    "Expected one of the text cleanings",
-                ),
-                ("tokenizer.json", '{"normalizer": 5}', "be an object"),
-                (
-                    "tokenizer.json",
-                    '{"model": {"vocab": {"a": 0, "b": 5}}}',
-                    "ids 0 to 1. Received: 2 tokens with others",
-                ),
-            )
+            "1.output.LayerNorm.weight",
+            "1.output.LayerNorm.gamma",
+            1,
+            "or equal",
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(finetuned, damage, message):
-    damage(finetuned)
-    with pytest.raises(CheckpointError, match=message) as raised:
-        huggingface.read(str(finetuned))
+def test_refuses_odd_names(finetuned, old, new, add, message):
+    def edit(tensors):
+        layer = "electra.encoder.layer."
+        tensors[layer + new] = tensors[layer + old] + add
+        if not add:
+            del tensors[layer + old]
+
+    edit_tensors(finetuned, edit)
+    with pytest.raises(CheckpointError, match=message):
         reading.read_checkpoint(finetuned)
-    assert "\n" not in str(raised.value)
+
+
+def test_says_who_reads_other_files(finetuned):
+    (finetuned / "vocab.txt").unlink()
+    fast = finetuned / "tokenizer.json"
+    fast.write_text('{"model": {"vocab": {"a": 0, "b": 5}}}')
+    with pytest.raises(CheckpointError, match="ids 0 to 1. Received: 2 tokens"):
+        reading.read_checkpoint(finetuned)
+    fast.rename(finetuned / "spiece.model")
+    read = reading.read_checkpoint(finetuned)
+    assert read.vocabulary is None
+    assert "spiece.model is a SentencePiece model" in read.notes[0]
+    (finetuned / "model.safetensors").rename(finetuned / "tf_model.h5")
+    with pytest.raises(CheckpointError, match=r"tf_model.h5.*from_tf=True\)"):
+        reading.read_checkpoint(finetuned)
 
 
 @pytest.mark.parametrize(
@@ -697,10 +672,3 @@ def test_refuses_a_head_that_transformers_lacks(
     checkpoint = models.finetuned(kind, settings={"options": options})
     with pytest.raises(CheckpointError, match=f"{message}.*--encoder-only"):
         huggingface.write(checkpoint, str(tmp_path))
-
-
-def test_a_sentencepiece_model_is_named(finetuned):
-    (finetuned / "vocab.txt").rename(finetuned / "spiece.model")
-    read = reading.read_checkpoint(finetuned)
-    assert read.vocabulary is None
-    assert "spiece.model is a SentencePiece model" in read.notes[0]
