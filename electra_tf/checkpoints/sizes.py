@@ -356,7 +356,9 @@ def require_same(
     may_differ = []
     if "num_attention_heads" in checkpoint.assumed:
         may_differ = [f"{x}.num_attention_heads" for x in _PARTS]
-    here, there, way_out = {}, {}, "The model must have those of the checkpoint"
+    here: dict[str, typing.Any] = {}
+    there: dict[str, typing.Any] = {}
+    way_out = "The model must have those of the checkpoint"
     whole = checkpoint.discriminator
     if whole is not None:
         here["EncoderConfig"] = as_dict(model.encoder)
@@ -373,7 +375,7 @@ def require_same(
             part = getattr(generator, size)
             if part != getattr(model.generator, size):
                 part = share(part, getattr(whole or model.encoder, size))
-                way_out += f", such as ElectraConfig.{name}={part}"
+                way_out += f", ElectraConfig.{name}={part}"
         if has_tables(checkpoint.tensors, scope) and not (
             model.untied_generator_embeddings or model.disentangled_embeddings
         ):

@@ -456,7 +456,7 @@ ELECTRIC = {"electra_objective": False, "electric_objective": True}
                 "EncoderConfig.num_hidden_layers=3 (was 2), "
                 "generator.hidden_size=8 (was 4), generator.intermediate_size="
                 "32 (was 16). The model must have those of the checkpoint, "
-                "such as ElectraConfig.generator_hidden_size=0.5",
+                "ElectraConfig.generator_hidden_size=0.5",
             ),
         ),
         (
