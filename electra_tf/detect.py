@@ -58,8 +58,6 @@ def _detect(args: argparse.Namespace) -> None:
     from electra_tf.inference import detector
 
     found = detector.Detector(args.checkpoint, args.vocab_file)
-    for note in found.notes:
-        arguments.say("detect", note)
     in_colour = judged_text.uses_colour(
         args.color, sys.stdout.isatty(), os.environ
     )

@@ -80,8 +80,7 @@ def _score(args: argparse.Namespace) -> None:
     scorer = scorer_lib.Scorer(
         args.checkpoint, args.vocab_file, args.method, args.batch_size
     )
-    for note in scorer.notes:
-        arguments.say("score", note)
+    arguments.say("score", scorer_lib.DESCRIPTIONS[scorer.method])
 
     def score(batch: list[Line]) -> list[ScoredText]:
         return scorer.score(

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, validation
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
@@ -27,15 +27,8 @@ def start_from_init_checkpoint(
     """Loads the checkpoints that a run starts from, and says what it loaded.
 
     Does nothing without one, and where the run goes on from a checkpoint of its
-    own. To be called in the strategy's scope.
-
-    Args:
-      config: Of the run.
-      vocab: Of the run.
-      model: Its variables are assigned.
-      optimizer: Its slots and step are assigned with `keep_global_step`.
-      global_step: Of the run.
-      loss_scale: Of the run; assigned with `keep_global_step`.
+    own. To be called in the strategy's scope. With `keep_global_step` step,
+    slots and loss scale are assigned, too.
 
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
@@ -48,9 +41,9 @@ def start_from_init_checkpoint(
         _start_generator(config, vocab, model)
 
 
-def _say(lines: Sequence[str], notes: Sequence[str] = ()) -> None:
+def _say(lines: Sequence[str]) -> None:
     if replicas.is_chief(tf.distribute.get_strategy()):
-        print("\n".join([*lines, *(f"  note     {note}" for note in notes)]))
+        print("\n".join(lines))
 
 
 def _start_generator(config, vocab, model) -> None:
@@ -65,16 +58,12 @@ def _start_generator(config, vocab, model) -> None:
             f"{summarize(list(checkpoint.tensors))}"
         )
     generator = model.config.generator
-    theirs = checkpoint.encoders.get(scope, generator)
-    different = [
-        f"{name}={ours} (there {other})"
-        for name, ours, other in sizes.differences(generator, theirs)
-    ]
-    if different:
-        raise errors.ConfigError(
-            f"The generator must have the sizes of init_generator_checkpoint "
-            f"{path}. Received: {', '.join(different)}"
-        )
+    validation.require_same(
+        sizes.as_dict(generator),
+        sizes.as_dict(checkpoint.encoders.get(scope, generator)),
+        f"init_generator_checkpoint {path} has other sizes",
+        way_out="The generator must have those of the checkpoint",
+    )
     own = ("generator/", "generator_predictions/")
     variables = [v for v in model.variables if v.path.startswith(own)]
     tensors = _as_generator(checkpoint.tensors, scope)
@@ -84,7 +73,8 @@ def _start_generator(config, vocab, model) -> None:
         path,
         "the generator",
     )
-    notes = _notes(config, vocab.tokens, checkpoint)
+    _warn_of_others(config, vocab.tokens, checkpoint)
+    lines = [f"generator from {path}: {len(variables)} variables"]
     if unused := sorted(tensors.keys() - {v.path for v in variables}):
         # Shared embeddings are the discriminator's, and may be another's there.
         if not config.init_checkpoint:
@@ -94,21 +84,15 @@ def _start_generator(config, vocab, model) -> None:
                 "init_checkpoint to take the shared embeddings from. Received: "
                 f"{path}, of which nothing would take {summarize(unused)}"
             )
-        notes.append(
-            f"from init_checkpoint, as they are shared: {summarize(unused)}"
-        )
-    _say([f"generator from {path}: {len(variables)} variables"], notes)
+        lines.append(f"  shared, so from init_checkpoint: {summarize(unused)}")
+    _say(lines)
 
 
 def _as_generator(
     tensors: Mapping[str, np.ndarray], scope: str
 ) -> dict[str, np.ndarray]:
-    """The tensors of a masked language model, with a generator's names.
-
-    Args:
-      tensors: Of a checkpoint; name -> weights.
-      scope: Of its encoder. A generator's may share the embedding tables.
-    """
+    """The tensors of a masked language model, with a generator's names."""
+    # A generator's encoder may share the embedding tables.
     tables = scope if sizes.has_tables(tensors, scope) else "electra"
     renamed = {}
     for name, tensor in tensors.items():
@@ -128,12 +112,7 @@ def _start_all(
     path = config.init_checkpoint
     local_path = hub.local_path(path)
     checkpoint = reading.read_checkpoint(local_path)
-    different = sizes.other_sizes(config.model, checkpoint, path)
-    if different:
-        raise errors.ConfigError(
-            f"The model must have the sizes of init_checkpoint {path}. "
-            f"Received: {', '.join(different)}"
-        )
+    sizes.require_same(config.model, checkpoint, f"init_checkpoint {path}")
     step = checkpoint.global_step
     if config.keep_global_step and step is None:
         raise errors.ConfigError(
@@ -165,7 +144,7 @@ def _start_all(
     for what, names in report._asdict().items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {what:8} {len(names)}{listed}")
-    notes = _notes(config, vocab.tokens, checkpoint)
+    _warn_of_others(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
         global_step.assign(step)
         # Fewer where steps in float16 were not taken.
@@ -178,33 +157,21 @@ def _start_all(
             "optimizer slots"
         )
         if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
-            notes.append(
+            errors.warn(
                 f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
                 "checkpoint has none"
             )
     else:
         there = f" (the checkpoint's: {step})" if step else ""
         lines.append(f"  step     0{there}, the learning rate warms up again")
-    _say(lines, notes)
-    _warn_of_frozen(config, report.missing)
-
-
-def _warn_of_frozen(config, missing: Sequence[str]) -> None:
-    """Warns where a generator that rests was not trained before."""
-    random = [name for name in missing if name.startswith("generator")]
-    is_told = replicas.is_chief(tf.distribute.get_strategy())
+    _say(lines)
+    random = [name for name in report.missing if name.startswith("generator")]
     is_frozen = config.model.generator_training == "frozen"
-    if (
-        is_told
-        and is_frozen
-        and random
-        and not config.init_generator_checkpoint
-    ):
+    if is_frozen and random and not config.init_generator_checkpoint:
         errors.warn(
             "ElectraConfig.generator_training='frozen' keeps random weights, "
-            f"as init_checkpoint {config.init_checkpoint} lacks "
-            f"{summarize(random)}: init_generator_checkpoint names a trained "
-            "generator"
+            f"as init_checkpoint {path} lacks {summarize(random)}: "
+            "init_generator_checkpoint names a trained generator"
         )
 
 
@@ -220,15 +187,13 @@ def _with_own_tables(
     return {**tensors, **copied}
 
 
-def _notes(config, tokens, checkpoint) -> list[str]:
-    """Remarks of the checkpoint, and where a token or activation is another."""
-    notes = list(checkpoint.remarks)
+def _warn_of_others(config, tokens, checkpoint) -> None:
+    """Warns where a token or the activation is another than here."""
     theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
-    notes += vocabulary.other_tokens(tokens, theirs, config.data.vocab_file)
+    vocabulary.warn_of_other_tokens(tokens, theirs, config.data.vocab_file)
     ours = config.model.encoder.hidden_act
     if checkpoint.activations and checkpoint.activations != (ours,):
-        notes.append(
+        errors.warn(
             f"EncoderConfig.hidden_act={ours} (there "
             f"{'/'.join(checkpoint.activations)})"
         )
-    return notes

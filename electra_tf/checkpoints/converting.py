@@ -13,8 +13,8 @@ import shutil
 import signal
 import sys
 import threading
-import types
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 
 from electra_tf import errors, files
 from electra_tf.checkpoints import (
@@ -34,21 +34,7 @@ _FOR_THE_REST = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """What is to be converted, under the names of the tool's flags.
-
-    Attributes:
-      input: Path of the checkpoint, of any format, or hf://owner/name.
-      output: A folder that is new or empty.
-      output_format: One of `reading.FORMATS`.
-      vocab_file: Vocabulary to go with it, one token a line.
-      do_lower_case: Whether text is lower-cased, where the input does not say.
-      strip_accents: Whether accents are dropped, likewise; with lower-casing
-        where `do_lower_case` is not what the input says.
-      hparams: What the original's --hparams was, a file of JSON.
-      encoder_only: Whether only the discriminator's encoder travels.
-      verify: Whether the output is read again and compared.
-      verbose: Whether every variable is named.
-    """
+    """What is to be converted: the flags of tools/convert_checkpoint.py."""
 
     input: str
     output: str
@@ -77,8 +63,8 @@ def convert(asked: Conversion) -> None:
     input_format = reading.recognise(path)
     title = reading.TITLES[input_format]
     writer = reading.format_module(asked.output_format)
-    source = _read(asked, path, input_format)
-    checkpoint = _complete(source, asked)
+    source = _read(asked, input_format)
+    checkpoint = source.encoder_only() if asked.encoder_only else source
     print(f"{asked.input}: {title}")
     _describe(checkpoint)
     with _whole_folder(asked.output) as temporary:
@@ -86,7 +72,8 @@ def convert(asked: Conversion) -> None:
             os.makedirs(temporary)
             _check_room(checkpoint, temporary)
             writer.write(checkpoint, temporary)
-        read_again = reading.read_checkpoint(temporary)
+        with warnings.catch_warnings(action="ignore", category=errors.Notice):
+            read_again = reading.read_checkpoint(temporary)
         lost = verify.lost_settings(checkpoint, read_again)
         kept = _kept(checkpoint, read_again, asked.verify)
         as_written = verify.with_activation_of(checkpoint, read_again)
@@ -106,8 +93,12 @@ def convert(asked: Conversion) -> None:
                 checkpoint, temporary, asked.output, title, scores
             )
         _report(asked, source, checkpoint, kept)
-    for note in _notes(checkpoint, writer, lost):
-        errors.warn(note)
+    notes = writer.notes(checkpoint) if hasattr(writer, "notes") else ()
+    for note in notes:
+        if note not in checkpoint.remarks:  # Which were said on reading.
+            errors.warn(note)
+    if lost:
+        errors.warn(f"the new format cannot hold: {', '.join(lost)}")
     print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
 
 
@@ -128,8 +119,8 @@ def _whole_folder(path: str) -> Iterator[str]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _read(asked: Conversion, path: str, input_format: str) -> Checkpoint:
-    """Reads the input, with the settings of --hparams if there are any."""
+def _read(asked: Conversion, input_format: str) -> Checkpoint:
+    """The input, with what the flags say beside it."""
     settings = {}
     if asked.hparams:
         if input_format != "original":
@@ -138,41 +129,26 @@ def _read(asked: Conversion, path: str, input_format: str) -> Checkpoint:
                 f"{asked.input}, {reading.TITLES[input_format]}"
             )
         settings["hparams"] = files.read_json(asked.hparams)
-    checkpoint = reading.read_checkpoint(path, **settings)
+    checkpoint = reading.read_checkpoint(
+        asked.input, asked.vocab_file, **settings
+    )
     if not asked.encoder_only:
         checkpoint.refuse_other_head(asked.input)
-    return checkpoint
-
-
-def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
-    """The checkpoint with what was asked to be added and left out."""
-    vocab, notes = checkpoint.vocabulary, checkpoint.notes
-    if asked.vocab_file:
-        given = vocabulary.read(asked.vocab_file)
-        if given is None:
-            raise ValueError(f"--vocab-file: {asked.vocab_file} does not exist")
-        vocab, lines = vocabulary.in_place_of(vocab, given, asked.vocab_file)
-        notes += tuple(lines)
-    said = {
-        name: value
-        for name in vocabulary.TREATMENT
-        if (value := getattr(asked, name)) is not None
-    }
-    if vocab is not None:
-        known, lower = vocab.do_lower_case, asked.do_lower_case
-        if None not in (known, lower) and known != lower:
-            # What was said of accents was said with the other.
-            said = {"strip_accents": None} | said
-        vocab = dataclasses.replace(vocab, **said)
-    elif said:
+    vocab, lower = checkpoint.vocabulary, asked.do_lower_case
+    said = {n: getattr(asked, n) for n in vocabulary.TREATMENT}
+    said = {name: value for name, value in said.items() if value is not None}
+    if vocab is None and said:
         raise ValueError(
             f"{asked.input} has no vocabulary for --do-lower-case and "
             "--strip-accents: add --vocab-file"
         )
-    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab, notes=notes)
-    checkpoint = checkpoint.with_padded_vocabulary()
-    checkpoint.check_vocabulary(asked.vocab_file or asked.input)
-    return checkpoint.encoder_only() if asked.encoder_only else checkpoint
+    if vocab is not None:
+        known = vocab.do_lower_case
+        if None not in (known, lower) and known != lower:
+            # What was said of accents was said with the other.
+            said = {"strip_accents": None} | said
+        vocab = dataclasses.replace(vocab, **said)
+    return dataclasses.replace(checkpoint, vocabulary=vocab)
 
 
 def _check_room(checkpoint: Checkpoint, folder: str) -> None:
@@ -195,20 +171,22 @@ def _kept(
 ) -> set[str]:
     """The names of what was written that the output holds, bit by bit."""
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
-    kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
+    kept = {*checkpoint.tensors, *checkpoint.optimizer} - set(absent)
     if not verified:
         return kept
     reformed: set[str] = set()
-    head, theirs = checkpoint.head, read_again.head
-    if head and theirs and head.hidden_activation != theirs.hidden_activation:
+    head, again = checkpoint.head, read_again.head
+    if head and again and head.hidden_activation != again.hidden_activation:
         # Of many labels, Hugging Face's hidden layer cannot be undone to the
         # bits: what the head computes is compared.
         scope = f"task_specific/{head.task_name}/"
         reformed = {name for name in kept if name.startswith(scope)}
     unequal = [name for name in unequal if name not in reformed]
     for scope, ours in checkpoint.encoders.items():
-        others = read_again.encoders.get(scope, ours)
-        unequal += [name for name, *_ in sizes.differences(ours, others)]
+        theirs = sizes.as_dict(read_again.encoders.get(scope, ours))
+        unequal += [
+            n for n, size in sizes.as_dict(ours).items() if size != theirs[n]
+        ]
     if unequal:
         raise errors.CheckpointError(
             f"The output does not hold what was read: {len(unequal)} tensors "
@@ -219,10 +197,10 @@ def _kept(
     )
     if reformed:
         inputs = verify.random_inputs(checkpoint.encoders["electra"], head)
-        again = verify.with_activation_of(read_again, checkpoint)
+        as_read = verify.with_activation_of(read_again, checkpoint)
         differences = verify.compare(
             verify.forward(checkpoint, inputs),
-            verify.forward(again, inputs),
+            verify.forward(as_read, inputs),
             inputs["input_mask"],
         )
         _check_parity("input", "the output's other form of head", differences)
@@ -232,9 +210,8 @@ def _kept(
 def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
     """Compares with what the formats' own libraries compute on random inputs.
 
-    Args:
-      *sides: "input" or "output", its path, its format and what it is: of the
-        output, what was read with the activations of the output's format.
+    A side is "input" or "output", its path, its format and what it is: of the
+    output, what was read with the activations of the output's format.
     """
     checkpoint = sides[0][-1]
     config = checkpoint.discriminator or checkpoint.generator
@@ -297,38 +274,36 @@ def _check_parity(
 
 def _describe(checkpoint: Checkpoint) -> None:
     """Says what was read."""
-    lines = [
-        (
-            "discriminator" if scope == "electra" else scope,
+    lines = {}
+    for scope, config in checkpoint.encoders.items():
+        lines["discriminator" if scope == "electra" else scope] = (
             f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
             f"({config.num_attention_heads} heads, feed-forward "
             f"{config.intermediate_size}), embeddings "
             f"{config.embedding_size} wide, vocabulary {config.vocab_size},"
-            f" {config.max_position_embeddings} positions",
+            f" {config.max_position_embeddings} positions"
         )
-        for scope, config in checkpoint.encoders.items()
-    ]
     head, vocab = checkpoint.head, checkpoint.vocabulary
     if head is not None:
-        text = f"{head.kind} {head.task_name!r}"
-        text += f", {head.num_outputs} outputs" if head.num_outputs else ""
-        text += "" if head.segment is None else f", segment {head.segment}"
-        text += f", labels {', '.join(head.labels)}" if head.labels else ""
-        lines.append(("head", text))
+        lines["head"] = f"{head.kind} {head.task_name!r}" + "".join(
+            f", {said}"
+            for said, value in (
+                (f"{head.num_outputs} outputs", head.num_outputs),
+                (f"segment {head.segment}", head.segment is not None),
+                (f"labels {', '.join(head.labels or ())}", head.labels),
+            )
+            if value
+        )
     if checkpoint.optimizer:
-        lines.append(("optimizer", f"{len(checkpoint.optimizer)} slots"))
+        lines["optimizer"] = f"{len(checkpoint.optimizer)} slots"
     if checkpoint.global_step is not None:
-        lines.append(("step", str(checkpoint.global_step)))
-    text = "none"
+        lines["step"] = str(checkpoint.global_step)
+    lines["vocabulary"] = "none"
     if vocab is not None:
         cases = {None: "case not known", True: "lower-cased", False: "cased"}
-        text = f"{len(vocab.tokens)} tokens, {cases[vocab.do_lower_case]}"
-    lines.append(("vocabulary", text))
-    if checkpoint.assumed:
-        first = checkpoint.discriminator or checkpoint.generator
-        assumed = [f"{n}={getattr(first, n)}" for n in checkpoint.assumed]
-        lines.append(("assumed", ", ".join(assumed)))
-    for what, text in lines:
+        case = cases[vocab.do_lower_case]
+        lines["vocabulary"] = f"{len(vocab.tokens)} tokens, {case}"
+    for what, text in lines.items():
         print(f"  {what:14} {text}")
 
 
@@ -357,17 +332,3 @@ def _report(
             print(f"{counted}:", *sorted(names), sep="\n    ")
         else:
             print(f"{counted}: {summarize(names)}" if names else counted)
-
-
-def _notes(
-    checkpoint: Checkpoint, writer: types.ModuleType, lost: Sequence[str]
-) -> Iterable[str]:
-    """What to know of the output, each once."""
-    notes = list(checkpoint.notes)
-    if hasattr(writer, "notes"):
-        notes += writer.notes(checkpoint)
-    if checkpoint.head is not None:
-        notes += checkpoint.head.notes()
-    if lost:
-        notes.append(f"the new format cannot hold: {', '.join(lost)}")
-    return dict.fromkeys(notes)

@@ -22,11 +22,7 @@ DELTA = f"{WORDS}_delta"
 
 
 def fold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Name -> weights, each network with tables of its own, without a delta.
-
-    Args:
-      tensors: Name -> weights, as a run keeps them.
-    """
+    """The weights of a run, each network with tables of its own."""
     folded = dict(tensors)
     delta = folded.pop(DELTA, None)
     if delta is None:
@@ -40,14 +36,10 @@ def fold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inverse of `fold`, up to the rounding of one subtraction.
 
-    Args:
-      tensors: Name -> weights, with tables for one network or for both.
-
-    Returns:
-      Name -> weights, with a delta where both networks have a table of one
-      shape. A table for one stands for both, whose difference is 0. Of the
-      generator's other tables those that are not the discriminator's stay: a
-      model with a delta has no place for them.
+    There is a delta where both networks have a table of one shape. A table for
+    one stands for both, whose difference is 0. Of the generator's other tables
+    those that are not the discriminator's stay: a model with a delta has no
+    place for them.
     """
     unfolded = dict(tensors)
     if WORDS not in unfolded:

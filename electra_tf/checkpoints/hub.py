@@ -20,14 +20,12 @@ def local_path(path: str | os.PathLike) -> str:
     """Where a checkpoint is on disk; that of a handle, once it is there.
 
     Args:
-      path: Of a file or folder, which is returned as it is, or
-        "hf://owner/name", with "@revision" behind it where it is not the main
-        one. Hugging Face's cache is asked first where there is no connection,
-        or HF_HUB_OFFLINE=1.
+      path: Of a file or folder, or "hf://owner/name", with "@revision" behind
+        it where it is not the main one. Hugging Face's cache is asked first
+        where there is no connection, or HF_HUB_OFFLINE=1.
 
     Raises:
-      CheckpointError: If it is neither in the cache nor to be had, or is a
-        handle of Kaggle's, which KerasHub reads.
+      CheckpointError: If it is neither in the cache nor to be had.
     """
     path = os.fspath(path)
     if path.startswith("kaggle://"):

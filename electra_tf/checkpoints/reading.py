@@ -10,11 +10,13 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
+from electra_tf import errors
 from electra_tf.checkpoints import hub, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
 from electra_tf.model import electra, encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.text import vocabulary
 
 # Name -> its module, imported when it is needed, and what it is called in
 # messages. A path is tried in this order: first those whose directories say
@@ -31,7 +33,7 @@ TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
 
 def format_module(name: str) -> types.ModuleType:
-    """The module of a format.
+    """The module of one of `FORMATS`.
 
     It has `recognise(path)`, `read(path)` and `write(checkpoint, path)`, the
     path of a folder; where the format cannot hold all of a checkpoint,
@@ -43,9 +45,6 @@ def format_module(name: str) -> types.ModuleType:
     `input_ids`, `input_mask` and `segment_ids` <int32>[B, L] and returns what
     that library computes without dropout, under the names of `verify.forward`.
     It raises ImportError where the library is not installed.
-
-    Args:
-      name: One of `FORMATS`.
     """
     return importlib.import_module(
         f"electra_tf.checkpoints.formats.{FORMATS[name][0]}"
@@ -93,41 +92,46 @@ def recognise(path: str | os.PathLike) -> str:
     )
 
 
-def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
-    """Reads a checkpoint of any format.
+def read_checkpoint(
+    path: str | os.PathLike, vocab_file: str | None = None, **settings
+) -> Checkpoint:
+    """Reads a checkpoint of any format, and warns of each of its remarks.
 
     Args:
       path: See `recognise`.
+      vocab_file: A vocabulary in place of the checkpoint's own.
       **settings: What else the format's `read` takes.
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
         or what is said of its head does not fit the weights.
     """
-    path = hub.local_path(path)
+    name, path = os.fspath(path), hub.local_path(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
+    if vocab_file:
+        vocab = vocabulary.read(vocab_file)
+        if vocab is None:
+            raise CheckpointError(
+                f"Expected a vocabulary file. Received: {vocab_file}, which "
+                "does not exist"
+            )
+        own = checkpoint.vocabulary
+        vocab = vocabulary.in_place_of(own, vocab, vocab_file)
+        checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
     checkpoint = checkpoint.with_padded_vocabulary()
-    checkpoint.check_vocabulary(path)
+    checkpoint.check_vocabulary(vocab_file or path)
     checkpoint.check_head(path)
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
-    for name, least, most, why in (
-        ("global_step", 0, 2**63 - 1, "of int64"),
-        ("max_seq_length", 3, 2**31, "for [CLS], [SEP] and a token"),
-    ):
-        number = getattr(checkpoint, name)
-        if number is not None and not least <= number <= most:
-            raise CheckpointError(
-                f"{path}: {name} must be from {least} to {most}, {why}. "
-                f"Received: {number}"
-            )
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
-    if not odd:
-        return checkpoint
-    # No refusal: a run that diverged may be looked at.
-    note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
-    return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
+    if odd:  # No refusal: a run that diverged may be looked at.
+        note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
+        notes = (*checkpoint.notes, note)
+        checkpoint = dataclasses.replace(checkpoint, notes=notes)
+    for remark in checkpoint.remarks:
+        errors.warn(f"{name}: {remark}")
+    return checkpoint
 
 
 def load_model(
@@ -192,11 +196,6 @@ def assign(
 
     Nothing is assigned unless everything that has a name in common fits.
 
-    Args:
-      checkpoint: The weights.
-      variables: To be assigned.
-      source: Path of the checkpoint, for the error message.
-
     Returns:
       The names that were used, unused and missing, sorted.
 
@@ -231,14 +230,8 @@ def assign_all(
 ) -> None:
     """Like `assign`, for variables all of which must be in the checkpoint.
 
-    Args:
-      checkpoint: The weights.
-      variables: To be assigned.
-      source: Path of the checkpoint, for error messages.
-      what: What the variables are, for the error message.
-
     Raises:
-      CheckpointError: If one is missing or does not fit.
+      CheckpointError: If one of `what` is missing or does not fit.
     """
     variables = list(variables)
     missing = {v.path for v in variables} - set(checkpoint.tensors)

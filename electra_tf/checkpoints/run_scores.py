@@ -13,10 +13,9 @@ _TRIAL = re.compile(r"trial_(\d+)")
 
 
 class Scores(typing.NamedTuple):
-    """Scores of one model.
+    """Scores of one model: split -> metric -> value.
 
     Attributes:
-      by_split: Split -> metric -> value.
       data: What the run calls the data.
       about: How they came about, in a sentence or two.
     """
@@ -27,14 +26,9 @@ class Scores(typing.NamedTuple):
 
 
 def read(path: str | os.PathLike, step: int | None = None) -> Scores | None:
-    """The scores of the model at a path.
+    """The scores of the model at a path of `electra_tf_format.read`.
 
-    Args:
-      path: As for `electra_tf_format.read`.
-      step: Of its weights, where they say one.
-
-    Returns:
-      None where it is of no run, or of one without scores of that step.
+    None where it is of no run, or of one without scores of that step.
     """
     folder = os.path.abspath(path)
     folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
@@ -45,19 +39,18 @@ def read(path: str | os.PathLike, step: int | None = None) -> Scores | None:
         run = folder = os.path.dirname(run)
     else:
         trial = None
+    name = model_directory.RESULTS_FILE
+    is_pretraining = _has(folder, model_directory.EVAL_RESULTS_FILE)
+    if is_pretraining:
+        name = model_directory.EVAL_RESULTS_FILE
     try:
-        if _has(folder, model_directory.EVAL_RESULTS_FILE):
-            path = os.path.join(folder, model_directory.EVAL_RESULTS_FILE)
-            return _of_pretraining(read_json(path), step)
-        if _has(folder, model_directory.RESULTS_FILE):
-            results = read_json(
-                os.path.join(folder, model_directory.RESULTS_FILE)
-            )
-            number = int(trial[1]) if trial else None
-            return _of_finetuning(results, number, is_best, step)
+        results = read_json(os.path.join(folder, name))
+        if is_pretraining:
+            return _of_pretraining(results, step)
+        number = int(trial[1]) if trial else None
+        return _of_finetuning(results, number, is_best, step)
     except (CheckpointError, LookupError, TypeError, ValueError):
-        pass  # Not of this version: the model is none the worse for it.
-    return None
+        return None  # Not of this version: the model is none the worse for it.
 
 
 def _has(folder: str, name: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, validation
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
@@ -37,6 +37,8 @@ SHARES = {
 
 # Of Electric's generator.
 TOWERS = ("generator_ltr", "generator_rtl")
+
+_PARTS = ("EncoderConfig", "generator")
 
 # Of an ELECTRA, and of the original's generators if there is room for it.
 HEAD_WIDTH = 64
@@ -84,10 +86,6 @@ def read_sizes(
       known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
         scopes for which something beside the tensors says them.
 
-    Returns:
-      The tensors with the sizes of their networks, and the settings that have
-      their defaults, as nothing says otherwise.
-
     Raises:
       CheckpointError: If there is no ELECTRA, or a tensor of one is missing
         or has a shape that does not fit.
@@ -98,7 +96,10 @@ def read_sizes(
     for scope in ("electra", "generator"):
         if f"{scope}/{_FIRST_KERNEL}" in tensors:
             settings = known.get(scope, {})
-            assumed |= set(NOT_IN_TENSORS) - set(settings)
+            unsaid = set(NOT_IN_TENSORS) - set(settings)
+            if scope == "generator":  # See `encoder_config`.
+                unsaid.discard("num_attention_heads")
+            assumed |= unsaid
             encoders[scope] = encoder_config(tensors, scope, source, settings)
     tower_config(tensors, source)
     if not encoders and not any(n.startswith("generator_") for n in tensors):
@@ -130,24 +131,8 @@ def usual_heads(hidden_size: int) -> int:
     return max(1, hidden_size // HEAD_WIDTH)
 
 
-def generator_heads(tensors: Mapping[str, np.ndarray], scope: str) -> dict:
-    """What the original says of a generator's heads: they are the usual ones.
-
-    Returns:
-      Setting -> value; nothing for a scope that is not there.
-    """
-    kernel = tensors.get(f"{scope}/{_FIRST_KERNEL}")
-    if kernel is None or kernel.ndim != 2:
-        return {}  # Whoever reads the sizes says what is wrong.
-    return {"num_attention_heads": usual_heads(len(kernel))}
-
-
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
-    """Refuses a checkpoint of BERT and the like, by its tensors' names.
-
-    Raises:
-      CheckpointError: If no name is one of ELECTRA's.
-    """
+    """Refuses a checkpoint of BERT and the like, by its tensors' names."""
     scopes = sorted({re.split("[/.]", name)[0] for name in names})
     if any(scope in SCOPES for scope in scopes):
         return
@@ -167,14 +152,8 @@ def encoder_config(
 ) -> configs.EncoderConfig:
     """Reads the sizes of one encoder and checks all its tensors.
 
-    Args:
-      tensors: With those of the encoder.
-      scope: Of the encoder.
-      source: Of the tensors.
-      settings: What no shape tells; the rest has its defaults.
-
-    Raises:
-      CheckpointError: If a tensor is missing or does not fit.
+    `settings` are what no shape tells; the rest has its defaults. A generator's
+    heads are the usual ones where nothing says otherwise, as in the original.
     """
     settings = dict(settings or {})
     own = has_tables(tensors, scope)
@@ -196,10 +175,11 @@ def encoder_config(
             f"scope {scope!r}, as there are {len(layers)}. Received: one with "
             f"the number {min(gaps)[:40]}"
         )
-    is_known = "num_attention_heads" in settings
+    is_known = "num_attention_heads" in settings or scope != "electra"
     is_usual = hidden_size % HEAD_WIDTH == 0
     settings.setdefault(
-        "num_attention_heads", usual_heads(hidden_size) if is_usual else 1
+        "num_attention_heads",
+        usual_heads(hidden_size) if is_known or is_usual else 1,
     )
     try:
         config = configs.EncoderConfig(
@@ -230,21 +210,10 @@ def encoder_config(
 def tower_config(
     tensors: Mapping[str, np.ndarray], source: str
 ) -> configs.EncoderConfig | None:
-    """Reads the sizes of Electric's towers and checks all their tensors.
-
-    Returns:
-      The sizes of each tower, heads 64 wide, or None where there is none.
-
-    Raises:
-      CheckpointError: If a tensor is missing or does not fit, or the towers
-        differ.
-    """
+    """The sizes of each of Electric's towers, heads 64 wide; None for none."""
     if not has_towers(tensors):
         return None
-    left, right = (
-        encoder_config(tensors, scope, source, generator_heads(tensors, scope))
-        for scope in TOWERS
-    )
+    left, right = (encoder_config(tensors, scope, source) for scope in TOWERS)
     if left != right or len({has_tables(tensors, s) for s in TOWERS}) > 1:
         raise CheckpointError(
             f"{source}: the towers {' and '.join(TOWERS)} must be of one size, "
@@ -277,11 +246,7 @@ def check_shapes(
     expected: Shapes,
     source: str,
 ) -> None:
-    """Refuses tensors of which one is missing or has another shape.
-
-    Raises:
-      CheckpointError: If one is or has.
-    """
+    """Refuses tensors of which one is missing or has another shape."""
     missing = [name for name in expected if name not in tensors]
     if missing:
         raise CheckpointError(
@@ -299,13 +264,7 @@ def check_shapes(
 def encoder_shapes(
     config: configs.EncoderConfig, scope: str, own_embeddings: bool = True
 ) -> Shapes:
-    """Name -> shape of an encoder's variables.
-
-    Args:
-      config: Its sizes.
-      scope: Such as "electra".
-      own_embeddings: Whether it has embedding tables of its own.
-    """
+    """Name -> shape of an encoder's variables, in a scope such as "electra"."""
     width = typing.cast(int, config.embedding_size)
     hidden, wide = config.hidden_size, config.intermediate_size
     shapes: Shapes = {}
@@ -366,11 +325,10 @@ def discriminator_head_shapes(config: configs.EncoderConfig) -> Shapes:
 
 
 def masked_lm_encoder(tensors: Mapping[str, np.ndarray]) -> str | None:
-    """The scope of the encoder below the masked language model's head.
+    """The scope of the encoder below the masked language model's head, if any.
 
-    Returns:
-      "generator", or "electra" for a masked language model and for a
-      generator that shares all weights, or None without such a head.
+    It is "generator", or "electra" for a masked language model and for a
+    generator that shares all weights.
     """
     if "generator_predictions/dense/kernel" not in tensors:
         return None
@@ -378,76 +336,54 @@ def masked_lm_encoder(tensors: Mapping[str, np.ndarray]) -> str | None:
     return "generator" if "generator" in scopes else "electra"
 
 
-def differences(
-    ours: configs.EncoderConfig,
-    theirs: configs.EncoderConfig,
-    ignore: Iterable[str] = (),
-) -> list[tuple[str, typing.Any, typing.Any]]:
-    """Sizes in which two encoders differ; dropout and the like are none.
-
-    Args:
-      ours: One.
-      theirs: The other.
-      ignore: More fields that are not compared.
-
-    Returns:
-      (field, its value in ours, its value in theirs).
-    """
-    skipped = set(NOT_IN_TENSORS) - {"num_attention_heads"} | set(ignore)
-    return [
-        (name, value, other)
-        for name, value in dataclasses.asdict(ours).items()
-        if (other := getattr(theirs, name)) != value and name not in skipped
-    ]
+def as_dict(config: configs.EncoderConfig) -> dict[str, typing.Any]:
+    """Name -> value of an encoder's sizes; dropout and the like are none."""
+    skipped = set(NOT_IN_TENSORS) - {"num_attention_heads"}
+    fields = dataclasses.asdict(config).items()
+    return {name: value for name, value in fields if name not in skipped}
 
 
-def other_sizes(
+def require_same(
     model: configs.ElectraConfig, checkpoint: Checkpoint, source: str
-) -> list[str]:
-    """In what a model and a checkpoint to start it from differ, in words.
-
-    Of the generator with the shares that give the sizes there.
-
-    Args:
-      model: The model.
-      checkpoint: Its weights to be.
-      source: Path of the checkpoint, for error messages.
+) -> None:
+    """Refuses a checkpoint for a model of other sizes, generator included.
 
     Raises:
+      ConfigError: If they differ; it names the generator's shares that give
+        the sizes there.
       CheckpointError: If towers of the checkpoint are not whole.
     """
-    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
-    lines = []
-    if checkpoint.discriminator is not None:
-        lines += [
-            f"EncoderConfig.{name}={ours} (there {theirs})"
-            for name, ours, theirs in differences(
-                model.encoder, checkpoint.discriminator, ignore
-            )
-        ]
-    if not model.untied_generator:
-        return lines
+    may_differ = []
+    if "num_attention_heads" in checkpoint.assumed:
+        may_differ = [f"{x}.num_attention_heads" for x in _PARTS]
+    here: dict[str, typing.Any] = {}
+    there: dict[str, typing.Any] = {}
+    way_out = "The model must have those of the checkpoint"
+    whole = checkpoint.discriminator
+    if whole is not None:
+        here["EncoderConfig"] = as_dict(model.encoder)
+        there["EncoderConfig"] = as_dict(whole)
     generator, scope = checkpoint.generator, "generator"
     if model.two_tower_generator:
-        generator = tower_config(checkpoint.tensors, source)
-        scope = TOWERS[0]
+        generator, scope = tower_config(checkpoint.tensors, source), TOWERS[0]
         # Of two towers the shapes alone are known.
-        ignore = {"num_attention_heads"}
-    if generator is None:
-        return lines
-    for name, ours, theirs in differences(model.generator, generator, ignore):
-        there = f"there {theirs}"
-        if name in SHARES:
-            whole = getattr(checkpoint.discriminator or model.encoder, name)
-            there += f": ElectraConfig.{SHARES[name]}={share(theirs, whole)}"
-        lines.append(f"the generator's {name}={ours} ({there})")
-    if has_tables(checkpoint.tensors, scope) and not (
-        model.untied_generator_embeddings or model.disentangled_embeddings
-    ):
-        lines.append(
-            "ElectraConfig.untied_generator_embeddings=False (there True)"
-        )
-    return lines
+        may_differ.append("generator.num_attention_heads")
+    if model.untied_generator and generator is not None:
+        here["generator"] = as_dict(model.generator)
+        there["generator"] = as_dict(generator)
+        for size, name in SHARES.items():
+            part = getattr(generator, size)
+            if part != getattr(model.generator, size):
+                part = share(part, getattr(whole or model.encoder, size))
+                way_out += f", ElectraConfig.{name}={part}"
+        if has_tables(checkpoint.tensors, scope) and not (
+            model.untied_generator_embeddings or model.disentangled_embeddings
+        ):
+            here["ElectraConfig.untied_generator_embeddings"] = False
+            there["ElectraConfig.untied_generator_embeddings"] = True
+    validation.require_same(
+        here, there, f"{source} has other sizes", may_differ, way_out
+    )
 
 
 def share(part: int, whole: int) -> float:

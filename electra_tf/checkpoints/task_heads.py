@@ -82,15 +82,10 @@ def head_tensors(
 def recognise(
     tensors: Mapping[str, np.ndarray], task_name: str, source: str
 ) -> TaskHead:
-    """What kind of head a task has.
-
-    Args:
-      tensors: Name -> weights.
-      task_name: See `task_names`.
-      source: Path, for error messages.
+    """What kind of head a task has, by its tensors.
 
     Raises:
-      CheckpointError: If the tensors are those of no head known here.
+      CheckpointError: If they are those of no head known here.
     """
     head = head_tensors(tensors, task_name)
     layers = {name.partition("/")[0] for name in head}
@@ -121,8 +116,7 @@ def recognise(
 def with_options_of_task(head: TaskHead) -> TaskHead:
     """A head with what the original's task of its name is known to be.
 
-    Args:
-      head: Whatever it says of itself is kept.
+    Whatever it says of itself is kept.
     """
     if head.kind not in ("classification", "regression"):
         return head
@@ -133,11 +127,7 @@ def with_options_of_task(head: TaskHead) -> TaskHead:
 
 
 def head_from_dict(record: dict, source: str) -> TaskHead:
-    """A head from what JSON keeps of it.
-
-    Args:
-      record: `dataclasses.asdict` of the head.
-      source: Path, for error messages.
+    """A head from `dataclasses.asdict` of it, as JSON keeps that.
 
     Raises:
       CheckpointError: If the record is of something else.
@@ -176,16 +166,7 @@ def head_from_dict(record: dict, source: str) -> TaskHead:
 
 
 def check_options(kind: str, options: dict, source: str) -> None:
-    """Refuses options that a head of a kind cannot have.
-
-    Args:
-      kind: One of `task_head.KINDS`.
-      options: Of `TaskHead`.
-      source: Path, for error messages.
-
-    Raises:
-      CheckpointError: If a value is of another type, or there is no such one.
-    """
+    """Raises a CheckpointError for options that there are not of a kind."""
     if kind == "question_answering":
         try:
             configs.QuestionAnsweringConfig(**options)
@@ -194,11 +175,9 @@ def check_options(kind: str, options: dict, source: str) -> None:
             raise CheckpointError(f"Cannot read {source}: {line}") from None
         return
     files.check_fields(options, source, **OPTIONS)
-    windows = options.get("windows")
-    if windows is not None:
-        files.check_fields(
-            windows, source, ("stride", "max_windows"), **_WINDOWS
-        )
+    if (windows := options.get("windows")) is not None:
+        needed = ("stride", "max_windows")
+        files.check_fields(windows, source, needed, **_WINDOWS)
     pooling = options.get("pooling", configs.DEFAULT_POOLING)
     if pooling not in configs.POOLINGS:
         raise CheckpointError(

@@ -24,12 +24,7 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError, ValueError)
 
 
 def find(path: str | os.PathLike) -> str | None:
-    """The prefix that a path stands for, if there is a checkpoint.
-
-    Raises:
-      CheckpointError: If the file "checkpoint" of a folder is damaged, or names
-        what is not there.
-    """
+    """The prefix that a path stands for, if there is a checkpoint."""
     prefix = os.fspath(path).removesuffix(".index")
     prefix = re.sub(r"\.data-\d{5}-of-\d{5}$", "", prefix)
     if os.path.isdir(prefix):
@@ -37,8 +32,8 @@ def find(path: str | os.PathLike) -> str | None:
         if state is not None:
             return _named_by(state.model_checkpoint_path, prefix)
         # Releases come without the file that names the latest one.
-        found = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
-        return found[0].removesuffix(".index") if len(found) == 1 else None
+        names = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
+        return names[0].removesuffix(".index") if len(names) == 1 else None
     return prefix if files.exists(prefix + ".index") else None
 
 
@@ -61,11 +56,8 @@ def _named_by(named: str, folder: str) -> str:
 class TensorsOnDisk(Mapping[str, np.ndarray]):
     """Tensors of a checkpoint, each read when it is asked for.
 
-    Args:
-      prefix: Path of the checkpoint up to ".index".
-
     Attributes:
-      prefix: The same.
+      prefix: Path of the checkpoint up to ".index".
       shapes: Name -> shape of all tensors in the files.
 
     Raises:
@@ -121,11 +113,7 @@ def is_object_based(prefix: str) -> bool:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """`files.writing`, for what TensorFlow and safetensors raise as well.
-
-    Raises:
-      ValueError: If it cannot be written.
-    """
+    """`files.writing`, for what TensorFlow and safetensors raise as well."""
     try:
         with files.writing(path):
             yield
@@ -144,12 +132,7 @@ def write_checkpoint_file(folder: str, name: str) -> None:
 
 
 def refuse_missing_shards(prefix: str) -> None:
-    """Refuses a checkpoint some of whose files were lost or not fetched.
-
-    Raises:
-      CheckpointError: If there are not all its data files, or Git LFS
-        pointers in their place.
-    """
+    """Refuses a checkpoint some of whose files were lost or not fetched."""
     refuse_lfs_pointer(prefix + ".index")
     there = sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
     total = there[0].rpartition("-of-")[2] if there else "00001"

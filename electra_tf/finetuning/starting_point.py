@@ -73,7 +73,7 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {source}, with a generator only"
         )
-    remarks = list(checkpoint.remarks)
+    remarks: list[str] = []
     if not config.keep_head:
         remarks += _unused_heads(config, checkpoint)
         checkpoint = checkpoint.encoder_only()
@@ -83,10 +83,9 @@ def read(config: FinetuningConfig) -> StartingPoint:
     vocab, vocab_source = checkpoint.vocabulary, source
     if config.data.vocab_file:
         vocab_source = config.data.vocab_file
-        vocab, more = vocabulary.in_place_of(
+        vocab = vocabulary.in_place_of(
             vocab, vocabulary.load(vocab_source), vocab_source
         )
-        remarks += more
     if vocab is None:
         raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from electra_tf import errors
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -57,7 +58,6 @@ class Detector:
     Attributes:
       max_seq_length: The longest input that the model was trained with;
         longer texts are judged in windows that overlap.
-      notes: What had to be assumed, for people.
 
     Raises:
       ValueError: If the checkpoint cannot be read, has no such head or no
@@ -65,7 +65,7 @@ class Detector:
     """
 
     def __init__(self, path: str, vocab_file: str | None = None):
-        checkpoint, self._tokenizer, self.notes = text_rows.read_checkpoint(
+        checkpoint, self._tokenizer = text_rows.read_checkpoint(
             path, vocab_file
         )
         # Offsets are those of cleaned text, where text is cleaned.
@@ -76,7 +76,7 @@ class Detector:
                     self._tokenizer.vocabulary, text_cleaning="none"
                 )
             )
-            self.notes.append(
+            errors.warn(
                 f"texts are cleaned first ({self._text_cleaning}): what is "
                 "judged, shown and counted in characters is the cleaned text"
             )

@@ -34,7 +34,7 @@ from electra_tf.inference.scored_text import (
 )
 from electra_tf.model import electra, encoder, masking
 
-_DESCRIPTIONS = {
+DESCRIPTIONS = {
     ONE_PASS: "one pass over a text, energies of Electric's discriminator",
     MASKED: "one pass for each token, probabilities of a masked language model",
 }
@@ -227,7 +227,6 @@ class Scorer:
       method: ONE_PASS or MASKED.
       most_tokens: Of a text; the longest input that the model was trained
         with, less [CLS] and [SEP].
-      notes: What is asked and had to be assumed, for people.
 
     Raises:
       ValueError: If the checkpoint cannot be read, is of another kind, or has
@@ -245,12 +244,11 @@ class Scorer:
             raise ValueError(
                 f"Expected a method of {', '.join(METHODS)}. Received: {method}"
             )
-        checkpoint, self._tokenizer, notes = text_rows.read_checkpoint(
+        checkpoint, self._tokenizer = text_rows.read_checkpoint(
             path, vocab_file
         )
         self.method = _choose_method(checkpoint, path, method)
         self._vocab = self._tokenizer.vocab
-        self.notes = [_DESCRIPTIONS[self.method], *notes]
         self._batch_size = batch_size
         model: Energies | MaskedLanguageModel
         if self.method == ONE_PASS:

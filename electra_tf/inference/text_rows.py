@@ -5,18 +5,17 @@ What judging (`detector`) and scoring (`scorer`) texts have in common.
 Shapes: B rows of a batch, L length.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.text import cleaning, tokenization, vocabulary
+from electra_tf.text import cleaning, tokenization
 
 # Tokenized at once, so that a file of very long lines does not fill the memory.
 _BYTES_AT_ONCE = 1 << 20
@@ -40,7 +39,7 @@ class TokenizedText(NamedTuple):
 
 def read_checkpoint(
     path: str, vocab_file: str | None
-) -> tuple[Checkpoint, tokenization.FullTokenizer, list[str]]:
+) -> tuple[Checkpoint, tokenization.FullTokenizer]:
     """Reads a checkpoint of any format, with a vocabulary of the user's.
 
     Args:
@@ -48,31 +47,22 @@ def read_checkpoint(
       vocab_file: None for the vocabulary beside the checkpoint.
 
     Returns:
-      The checkpoint, its tokenizer, and what people should know of the two.
+      The checkpoint and its tokenizer.
 
     Raises:
       CheckpointError: If one of them cannot be read, they do not fit, or there
         is no vocabulary.
     """
-    checkpoint = reading.read_checkpoint(path)
-    found = checkpoint.vocabulary
-    remarks: list[str] = []
-    if vocab_file is not None:
-        given = vocabulary.read(vocab_file)
-        if given is None:
-            raise CheckpointError(
-                f"Expected a vocabulary file. Received: {vocab_file}, which "
-                "does not exist"
-            )
-        found, remarks = vocabulary.in_place_of(found, given, vocab_file)
-        dataclasses.replace(checkpoint, vocabulary=found).check_vocabulary(path)
-    if found is None:
+    checkpoint = reading.read_checkpoint(path, vocab_file)
+    vocab = checkpoint.vocabulary
+    if vocab is None:
         raise CheckpointError(
             f"Expected a vocabulary beside {path}, found none: name it with "
             "--vocab-file"
         )
-    notes = [*checkpoint.remarks, *remarks, *found.case_notes()]
-    return checkpoint, tokenization.FullTokenizer(found), notes
+    for note in vocab.case_notes():
+        errors.warn(note)
+    return checkpoint, tokenization.FullTokenizer(vocab)
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:

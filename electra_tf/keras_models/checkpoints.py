@@ -51,10 +51,7 @@ def read(source: Source) -> Checkpoint:
     task = read_task(path)
     if task is not None:
         return task.to_checkpoint()
-    checkpoint = reading.read_checkpoint(path)
-    for remark in checkpoint.remarks:
-        errors.warn(f"{source}: {remark}")
-    return checkpoint
+    return reading.read_checkpoint(source)
 
 
 def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:

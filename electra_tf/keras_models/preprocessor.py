@@ -174,13 +174,11 @@ class Preprocessor(keras.layers.Layer):
             settings["max_seq_length"] = max_seq_length
         return cls(known.tokens, **(settings | kwargs))
 
-    def warn_of_other_tokens(self, checkpoint: Checkpoint, source: str) -> None:
+    def warn_of_other_tokens(self, checkpoint: Checkpoint) -> None:
         """Warns where a model has learned other tokens than this one has."""
-        _, lines = vocabulary_lib.in_place_of(
+        vocabulary_lib.in_place_of(
             checkpoint.vocabulary, self.vocabulary, "the preprocessor"
         )
-        for line in lines:
-            errors.warn(f"{source}: {line}")
 
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:

@@ -17,7 +17,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import (
+    configs,
+    errors,
+    model_directory,
+    pretraining,
+    validation,
+)
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
@@ -137,7 +143,7 @@ class PretrainingModel(keras.Model):
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
             preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
-        preprocessor.warn_of_other_tokens(checkpoint, source)
+        preprocessor.warn_of_other_tokens(checkpoint)
         if run:
             settings = dataclasses.asdict(run.model)
             settings = settings.pop("encoder") | settings
@@ -798,21 +804,11 @@ def _refuse_other_generator(
     theirs, whole = checkpoint.generator, checkpoint.discriminator
     if not config.untied_generator or theirs is None or whole is None:
         return
-    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
-    differences = [
-        f"{name}={there} (here {here})"
-        for name, here, there in sizes.differences(
-            config.generator, theirs, ignore
-        )
-    ]
-    if theirs.hidden_act != whole.hidden_act:
-        differences.append(
-            f"hidden_act={theirs.hidden_act} (that of the discriminator "
-            f"{whole.hidden_act})"
-        )
-    if differences:
-        raise errors.CheckpointError(
-            "Expected the generator that the original builds beside such a "
-            f"discriminator. Received: {source}, whose generator has "
-            f"{', '.join(differences)}"
-        )
+    validation.require_same(
+        sizes.as_dict(config.generator) | {"hidden_act": whole.hidden_act},
+        sizes.as_dict(theirs) | {"hidden_act": theirs.hidden_act},
+        f"The generator of {source} is not the one that the original builds "
+        "beside such a discriminator",
+        {"num_attention_heads"} & set(checkpoint.assumed),
+        "",
+    )

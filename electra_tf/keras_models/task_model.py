@@ -398,7 +398,7 @@ class TaskModel(EngineModel):
                 checkpoint, source, max_seq_length
             )
         elif isinstance(preprocessor, Preprocessor):
-            preprocessor.warn_of_other_tokens(checkpoint, source)
+            preprocessor.warn_of_other_tokens(checkpoint)
         if dropout is not None:
             config = dataclasses.replace(
                 config,

@@ -161,7 +161,8 @@ def load(
     if has_pairs is None:
         notes += _doubts(head, found)
     for note in notes:
-        print(f"note: {note}")
+        errors.warn(note)
+    notes = [*checkpoint.remarks, *notes]
     metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(found, metadata=metadata)
 
@@ -198,7 +199,7 @@ def _model_of(checkpoint: Checkpoint, kind: str, model_dir: str):
 
 def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
     """What whoever asks the model should know, a line each."""
-    notes = list(checkpoint.remarks)
+    notes: list[str] = []
     if found.kind in kinds.TASK_KINDS:
         notes += checkpoint.notes_of_heads()
     least, greatest = found.min_value, found.min_value + found.scale

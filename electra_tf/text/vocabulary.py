@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from electra_tf import files
+from electra_tf import errors, files
 from electra_tf.errors import CheckpointError, ConfigError
 from electra_tf.files import read_bytes, write_atomically, write_json
 
@@ -328,45 +328,42 @@ def read(
     return found
 
 
-def other_tokens(
+def warn_of_other_tokens(
     ours: Sequence[str], theirs: Sequence[str], name: str | os.PathLike
-) -> list[str]:
-    """A line where tokens are others than those that a model has learned.
+) -> None:
+    """Warns where tokens are others than those that a model has learned.
 
     Args:
       ours: In the order of their ids.
       theirs: Likewise, of the model.
-      name: What the line calls `ours`.
+      name: What the warning calls `ours`.
     """
     pairs = enumerate(zip(ours, theirs, strict=False))
     other = [(i, a, b) for i, (a, b) in pairs if a != b]
-    if not other:
-        return []
-    i, a, b = other[0]
-    return [
-        f"{len(other)} tokens of {os.fspath(name)} are others there, such as "
-        f"{a!r} for {b!r} with the id {i}"
-    ]
+    if other:
+        i, a, b = other[0]
+        errors.warn(
+            f"{len(other)} tokens of {os.fspath(name)} are others there, such "
+            f"as {a!r} for {b!r} with the id {i}"
+        )
 
 
 def in_place_of(
     of_model: Vocabulary | None, given: Vocabulary, name: str | os.PathLike
-) -> tuple[Vocabulary, list[str]]:
+) -> Vocabulary:
     """A vocabulary of the user's in place of that of a model.
+
+    Warns where its tokens, or what is done to text, are others.
 
     Args:
       of_model: What the model has learned with, if that is known.
       given: Text is treated as for the model where nothing beside it says how,
         and cleaned as for the model where no cleaning is named.
       name: Of the file.
-
-    Returns:
-      What to go on with, and lines where its tokens, or what is done to text,
-      are others.
     """
     if of_model is None:
-        return given, []
-    remarks = other_tokens(given.tokens, of_model.tokens, name)
+        return given
+    warn_of_other_tokens(given.tokens, of_model.tokens, name)
     if given.do_lower_case is None:
         given = dataclasses.replace(of_model, tokens=given.tokens)
     elif given.text_cleaning == "none":
@@ -375,11 +372,11 @@ def in_place_of(
     ours, theirs = given.treatment(), of_model.treatment()
     for setting, value in ours.items():
         if theirs.get(setting, value) != value:
-            remarks.append(
+            errors.warn(
                 f"{os.fspath(name)} is for {setting}={value}, the "
                 f"model has learned with {theirs[setting]}"
             )
-    return given, remarks
+    return given
 
 
 def refuse_odd_tokens(tokens: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """Models of transformers with their cards, of every kind."""
 
-import dataclasses
 import re
 
 from electra_tf.checkpoints.formats import huggingface
@@ -14,17 +13,12 @@ OF_EACH_KIND = {
     "multi_label_classification": lambda: models.finetuned(
         "multi_label_classification"
     ),
-    "regression": lambda: with_unit(models.finetuned("regression", 1)),
+    "regression": lambda: models.finetuned(
+        "regression", 1, {"options": {"min_value": 1.0, "scale": 4.0}}
+    ),
     "tagging": lambda: models.finetuned("tagging"),
     "question_answering": lambda: models.finetuned("question_answering"),
 }
-
-
-def with_unit(checkpoint):
-    """A regression of labels from 1 to 5."""
-    options = {"min_value": 1.0, "scale": 4.0}
-    head = dataclasses.replace(checkpoint.head, options=options)
-    return dataclasses.replace(checkpoint, head=head)
 
 
 def write(checkpoint, folder, scores=None) -> dict[str, str]:

@@ -90,9 +90,6 @@ def test_a_conversion_reads_a_handle(hub_cache, tmp_path, capsys):
 def test_no_handle_is_left_as_it_is(tmp_path):
     assert hub.local_path(tmp_path) == str(tmp_path)
     assert hub.local_path("gs://bucket/model") == "gs://bucket/model"
-
-
-def test_a_handle_of_kaggle_says_who_reads_it():
     with pytest.raises(errors.CheckpointError, match="from_preset.*kaggle://"):
         hub.local_path("kaggle://keras/electra/keras/small")
 

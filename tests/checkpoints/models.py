@@ -57,32 +57,26 @@ def pretrained(untied=False, slots=False, **changes) -> Checkpoint:
     """A generator and its discriminator."""
     generator = GENERATOR
     if untied:
-        generator = dataclasses.replace(
-            generator, embedding_size=generator.hidden_size
-        )
+        width = generator.hidden_size
+        generator = dataclasses.replace(generator, embedding_size=width)
     tensors = random_tensors(
         sizes.encoder_shapes(ENCODER, "electra")
         | sizes.encoder_shapes(generator, "generator", untied)
         | sizes.discriminator_head_shapes(ENCODER)
         | sizes.masked_lm_head_shapes(generator)
     )
-    optimizer = {}
+    checkpoint = Checkpoint(tensors, ENCODER, generator, vocabulary=VOCABULARY)
     if slots:
-        for slot in ("adam_m", "adam_v"):
-            optimizer |= random_tensors(
-                {f"{n}/{slot}": t.shape for n, t in tensors.items()}, seed=1
-            )
-    return dataclasses.replace(
-        Checkpoint(
-            tensors,
-            ENCODER,
-            generator,
-            optimizer=optimizer,
-            global_step=7 if slots else None,
-            vocabulary=VOCABULARY,
-        ),
-        **changes,
-    )
+        shapes = {
+            f"{name}/{slot}": tensor.shape
+            for slot in ("adam_m", "adam_v")
+            for name, tensor in tensors.items()
+        }
+        changes = {
+            "optimizer": random_tensors(shapes, seed=1),
+            "global_step": 7,
+        } | changes
+    return dataclasses.replace(checkpoint, **changes)
 
 
 def electric(untied=False, **tower_changes) -> Checkpoint:
@@ -124,36 +118,34 @@ def with_three_segments() -> Checkpoint:
     )
 
 
-def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
+_LIKE_TRANSFORMERS = {
+    "joint_prediction": False,
+    "answerable_classifier": False,
+    "answerable_uses_start_logits": False,
+    "qa_na_threshold": 0.0,
+}
+
+
+def finetuned(
+    kind="classification", num_outputs=3, settings=None, **changes
+) -> Checkpoint:
     """An encoder with a head of one layer, or for question answering of two."""
-    scope = "task_specific/letters"
     shapes = sizes.encoder_shapes(ENCODER, "electra")
-    width = ENCODER.hidden_size
+    labels = tuple(f"label {i}" for i in range(num_outputs))
+    fields: dict = {"labels": labels, "num_outputs": num_outputs}
+    layers = {"dense": num_outputs}
     if kind == "question_answering":
-        for layer in ("dense", "dense_1"):
-            shapes[f"{scope}/{layer}/kernel"] = (width, 1)
-            shapes[f"{scope}/{layer}/bias"] = (1,)
-        head = TaskHead(
-            kind,
-            "letters",
-            options={
-                "joint_prediction": False,
-                "answerable_classifier": False,
-                "answerable_uses_start_logits": False,
-                "qa_na_threshold": 0.0,
-            },
-        )
-    else:
-        shapes[f"{scope}/dense/kernel"] = (width, num_outputs)
-        shapes[f"{scope}/dense/bias"] = (num_outputs,)
-        labels = tuple(f"label {i}" for i in range(num_outputs))
-        head = TaskHead(
-            kind,
-            "letters",
-            labels if kind != "regression" else None,
-            num_outputs,
-            segment=1 if kind == "tagging" else None,
-        )
+        layers = {"dense": 1, "dense_1": 1}
+        fields = {"options": _LIKE_TRANSFORMERS}
+    elif kind == "regression":
+        fields["labels"] = None
+    elif kind == "tagging":
+        fields["segment"] = 1
+    for layer, width in layers.items():
+        scope = f"task_specific/letters/{layer}"
+        shapes[f"{scope}/kernel"] = (ENCODER.hidden_size, width)
+        shapes[f"{scope}/bias"] = (width,)
+    head = TaskHead(kind, "letters", **fields | (settings or {}))
     return dataclasses.replace(
         Checkpoint(
             random_tensors(shapes), ENCODER, head=head, vocabulary=VOCABULARY

@@ -24,40 +24,27 @@ def network():
 
 def test_assigns_by_name_and_reports_the_rest(network):
     checkpoint = models.pretrained()
-    head = "discriminator_predictions/dense/bias"
     name = "electra/embeddings_project/bias"
     tensors = {n: t for n, t in checkpoint.tensors.items() if n != name}
-    report = reading.assign(
-        dataclasses.replace(checkpoint, tensors=tensors),
-        network.variables,
-        "it",
-    )
+    checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
+    report = reading.assign(checkpoint, network.variables, "it")
     assert report.missing == (name,)
-    assert head in report.unused
+    assert "discriminator_predictions/dense/bias" in report.unused
     assert len(report.used) == len(network.variables) - 1
     for variable in network.variables:
-        if variable.path != name:
-            np.testing.assert_array_equal(
-                variable.numpy(), tensors[variable.path]
-            )
+        expected = tensors.get(variable.path, 0.0)
+        np.testing.assert_array_equal(variable.numpy() - expected, 0.0)
 
 
 def test_assigns_nothing_where_a_shape_differs(network):
     before = [variable.numpy() for variable in network.variables]
     checkpoint = models.pretrained()
-    tensors = checkpoint.tensors | {
-        "electra/encoder/layer_1/output/dense/bias": np.zeros(9, np.float32)
-    }
+    name = "electra/encoder/layer_1/output/dense/bias"
+    checkpoint.tensors[name] = np.zeros(9, np.float32)
     with pytest.raises(
-        CheckpointError,
-        match=r"^it: electra/encoder/layer_1/output/dense/bias must have the "
-        r"shape \[8\]. Received: \[9\]. Is the checkpoint of another model",
+        CheckpointError, match=rf"it: {name} must .* \[8\]. Received: \[9\]"
     ):
-        reading.assign(
-            dataclasses.replace(checkpoint, tensors=tensors),
-            network.variables,
-            "it",
-        )
+        reading.assign(checkpoint, network.variables, "it")
     for variable, value in zip(network.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
@@ -72,33 +59,26 @@ def test_assign_all_misses_nothing(network):
         reading.assign_all(checkpoint, network.variables, "it", "the encoder")
 
 
-def test_refuses_what_is_no_checkpoint(tmp_path):
-    with pytest.raises(CheckpointError, match="a folder with nothing in it"):
-        reading.read_checkpoint(tmp_path)
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(CheckpointError, match="a folder with a.txt$"):
-        reading.read_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match="Received: the file .*a.txt$"):
-        reading.read_checkpoint(tmp_path / "a.txt")
-    with pytest.raises(CheckpointError, match="nothing, does not exist$"):
-        reading.read_checkpoint(tmp_path / "nothing")
-
-
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("files", "name", "message"),
     [
-        ("model.tar.gz", "unpack it, and name the folder"),
-        ("both/model.ckpt-7.index", "name one, such as .*both/model.ckpt-7$"),
+        ([], "", "a folder with nothing in it"),
+        (["a.txt"], "", "a folder with a.txt$"),
+        (["a.txt"], "a.txt", "Received: the file .*a.txt$"),
+        ([], "nothing", "nothing, does not exist$"),
+        (["a.tar.gz"], "a.tar.gz", "unpack it, and name the folder"),
+        (
+            ["model.ckpt-3.index", "model.ckpt-7.index"],
+            "",
+            "name one, such as .*/model.ckpt-7$",
+        ),
     ],
 )
-def test_says_what_to_do_with_what_it_cannot_read(tmp_path, name, message):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    for other in (path, path.with_stem("model.ckpt-3")):
-        other.write_text("")
-    named = path if message.startswith("unpack") else path.parent
+def test_refuses_what_is_no_checkpoint(tmp_path, files, name, message):
+    for file in files:
+        (tmp_path / file).write_text("")
     with pytest.raises(CheckpointError, match=message):
-        reading.read_checkpoint(named)
+        reading.read_checkpoint(tmp_path / name)
 
 
 def test_rows_that_pad_the_table_get_a_token(tmp_path):
@@ -145,12 +125,13 @@ def test_loads_no_network_that_is_not_there(tmp_path):
         reading.load_model("it", "", other)
 
 
-def test_refuses_a_config_that_is_no_json(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match="Cannot read .*config.json: Exp"):
-        reading.read_checkpoint(tmp_path)
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="it holds no JSON object"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "Cannot read .*config.json: Exp"), ("[]", "holds no JSON object")],
+)
+def test_refuses_a_config_that_is_no_json(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=message):
         reading.read_checkpoint(tmp_path)
 
 
@@ -174,62 +155,53 @@ def test_hparams_that_contradict_the_vocabulary_are_told(tmp_path):
     found = reading.read_checkpoint(tmp_path)
     assert not found.vocabulary.do_lower_case
     (note,) = found.notes
-    assert "json says do_lower_case=True, the hparams False, which" in note
+    assert (
+        "vocab.txt.json says do_lower_case=True, the hparams False, which"
+        in note
+    )
 
 
-def test_random_inputs_have_padding_and_segments():
-    inputs = verify.random_inputs(models.ENCODER)
-    assert inputs["input_ids"].shape == (4, 12)
-    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
-    assert inputs["segment_ids"].sum(axis=1).tolist() == [6, 4, 3, 1]
-    assert not (inputs["input_ids"] * (1 - inputs["input_mask"])).any()
-
-
-@pytest.mark.parametrize("num_segments", [1, 2, 3])
-def test_random_inputs_have_all_segments(num_segments):
+@pytest.mark.parametrize(
+    ("num_segments", "first"),
+    [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (3, [0] * 4 + [1] * 4 + [2] * 4)],
+)
+def test_random_inputs_have_padding_and_all_segments(num_segments, first):
     config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
-    segments = verify.random_inputs(config)["segment_ids"]
-    expected = {
-        1: [0] * 12,
-        2: [0] * 6 + [1] * 6,
-        3: [0] * 4 + [1] * 4 + [2] * 4,
-    }
-    assert segments[0].tolist() == expected[num_segments]
+    inputs = verify.random_inputs(config)
+    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
+    assert inputs["segment_ids"][0].tolist() == first
+    for values in (inputs["input_ids"], inputs["segment_ids"]):
+        assert not (values * (1 - inputs["input_mask"])).any()
 
 
-def test_every_network_and_head_is_run():
-    inputs = verify.random_inputs(models.ENCODER)
-    shapes = {
-        name: x.shape
-        for name, x in verify.forward(models.pretrained(), inputs).items()
-    }
-    assert shapes == {
-        "sequence_output": (4, 12, 8),
-        "discriminator_logits": (4, 12),
-        "generator_sequence_output": (4, 12, 4),
-        "generator_logits": (4, 12, 20),
-    }
-    # Of Electric, the discriminator.
-    for untied in (False, True):
-        outputs = verify.forward(models.electric(untied), inputs)
-        assert {n: x.shape for n, x in outputs.items()} == {
-            "sequence_output": (4, 12, 8),
-            "discriminator_logits": (4, 12),
-        }
-    for kind, num_outputs, expected in (
-        ("classification", 3, {"logits": (4, 3)}),
-        ("multi_label_classification", 3, {"logits": (4, 3)}),
-        ("regression", 1, {"logits": (4, 1)}),
-        ("tagging", 5, {"logits": (4, 12, 5)}),
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
         (
-            "question_answering",
-            0,
+            models.pretrained(),
+            {
+                "discriminator_logits": (4, 12),
+                "generator_sequence_output": (4, 12, 4),
+                "generator_logits": (4, 12, 20),
+            },
+        ),
+        # Of Electric, the discriminator.
+        (models.electric(), {"discriminator_logits": (4, 12)}),
+        (models.finetuned(), {"logits": (4, 3)}),
+        (models.finetuned("multi_label_classification"), {"logits": (4, 3)}),
+        (models.finetuned("regression", 1), {"logits": (4, 1)}),
+        (models.finetuned("tagging", 5), {"logits": (4, 12, 5)}),
+        (
+            models.finetuned("question_answering"),
             {"start_logits": (4, 12), "end_logits": (4, 12)},
         ),
-    ):
-        outputs = verify.forward(models.finetuned(kind, num_outputs), inputs)
-        del outputs["sequence_output"]
-        assert {n: x.shape for n, x in outputs.items()} == expected, kind
+    ],
+)
+def test_every_network_and_head_is_run(checkpoint, expected):
+    inputs = verify.random_inputs(models.ENCODER)
+    outputs = verify.forward(checkpoint, inputs)
+    shapes = {name: x.shape for name, x in outputs.items()}
+    assert shapes == expected | {"sequence_output": (4, 12, 8)}
 
 
 def test_a_difference_is_found_on_real_tokens_alone():
@@ -242,8 +214,6 @@ def test_a_difference_is_found_on_real_tokens_alone():
     assert not verify.Difference("z", float("nan"), 1.0).fits
     with pytest.raises(CheckpointError, match="Expected outputs such as x, y"):
         verify.compare(ours, {"z": mask}, mask)
-    with pytest.raises(CheckpointError, match=r"output x of shape \[1, 2\]"):
-        verify.compare(ours, {"x": mask[0]}, mask)
 
 
 def test_tensors_are_compared_bit_by_bit():
@@ -304,9 +274,8 @@ def test_tasks_of_the_original_are_known_by_their_names(
 
 
 def test_what_a_head_says_goes_before_its_name(tmp_path):
-    checkpoint = models.renamed_task(models.finetuned("regression", 1), "sts")
     options = {"has_pairs": False, "min_value": 1.0}
-    head = dataclasses.replace(checkpoint.head, options=options)
-    original.write(dataclasses.replace(checkpoint, head=head), str(tmp_path))
+    checkpoint = models.finetuned("regression", 1, {"options": options})
+    original.write(models.renamed_task(checkpoint, "sts"), str(tmp_path))
     head = reading.read_checkpoint(tmp_path).head
     assert (head.options, head.unit) == (options, (1.0, 1.0))

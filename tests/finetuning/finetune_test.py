@@ -831,16 +831,16 @@ def test_refuses_a_model_that_was_not_trained(pretrained, tmp_path):
         pretrained, tmp_path / "model", init_checkpoint=str(folder)
     )
     assert refusal(config) == (
-        f"Expected a checkpoint in {folder}, found none: has the model been "
-        "trained?"
+        f"Expected a checkpoint in {folder}. Received: none that its file "
+        "'checkpoint' names; has the model been trained?"
     )
     # Those of a run, which are named by their steps.
     for path in folder.glob("ckpt-*"):
         path.rename(folder / f"model.{path.name}")
     assert refusal(config) == (
-        f"Expected the file 'checkpoint' in {folder} to name the last one. "
-        f"Received: none that is there. Whole are model.ckpt-1: the run, "
-        "started again, goes on from the first of them and names it"
+        f"Expected a checkpoint in {folder}. Received: none that its file "
+        "'checkpoint' names. Whole are model.ckpt-1: the run, started again, "
+        "goes on from the first of them and names it"
     )
 
 

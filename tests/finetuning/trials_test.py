@@ -473,12 +473,12 @@ def test_labels_that_were_changed_are_refused(finished, labels):
         lambda: reading.read_checkpoint(trial),
         lambda: run(evaluation(finished, test_file=f"{finished}/test.tsv")),
     ):
-        with pytest.raises(errors.CheckpointError) as caught:
+        with pytest.raises(errors.ConfigError) as caught:
             read()
         assert str(caught.value) == (
-            f"Expected in {path} the labels that {trial}/trial.json was "
-            f"written with, in their order. Received: {labels or ()!r}, "
-            "changed since: bring the old ones back"
+            f"{path} has other labels than {trial}/trial.json was written "
+            "with, or another order of them. This run differs in: letters. "
+            "They were changed since: bring the old ones back"
         )
     forget_digests(finished)
     assert reading.read_checkpoint(finished / "model").head.labels == (

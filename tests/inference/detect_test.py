@@ -59,9 +59,9 @@ def test_says_what_is_assumed(tmp_path, capsys):
     (tmp_path / "hparams.json").unlink()
     assert detect.main(flags) == 0
     assert capsys.readouterr().err == (
-        "detect: nothing beside the weights says it, so assumed: "
-        "num_attention_heads=1, hidden_act=gelu (a file hparams.json beside a "
-        "checkpoint of the original says it)\n"
+        f"detect: note: {tmp_path}: nothing beside the weights says it, so "
+        "assumed: num_attention_heads=1, hidden_act=gelu (a file hparams.json "
+        "beside a checkpoint of the original says it)\n"
     )
 
 

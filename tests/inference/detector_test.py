@@ -10,7 +10,7 @@ from electra_tf.checkpoints import reading
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import detector, scorer
 from electra_tf.inference.judged_text import JudgedText
-from tests import helpers
+from tests import helpers, notices
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,9 @@ def test_where_texts_are_cleaned_the_cleaned_text_is_judged(
         '{"do_lower_case": true, "strip_accents": true, '
         '"text_cleaning": "kcelectra"}'
     )
-    found = detector.Detector(str(tmp_path))
-    assert "texts are cleaned first (kcelectra)" in found.notes[-1]
+    with notices.heard() as lines:
+        found = detector.Detector(str(tmp_path))
+    assert "texts are cleaned first (kcelectra)" in lines[-1]
     texts = ["wa   https://example.org/a wb", ""]
     assert found.judge(texts) == loaded.judge(["wa wb", ""])
     with pytest.raises(ValueError, match="a list of texts. Received: 'wa'"):
@@ -127,8 +128,9 @@ def test_a_vocabulary_of_the_user_is_compared_with_the_models(tmp_path):
     )
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
-    found = detector.Detector(str(tmp_path / "model"), str(path))
-    assert any("14 tokens of" in note for note in found.notes)
+    with notices.heard() as lines:
+        found = detector.Detector(str(tmp_path / "model"), str(path))
+    assert any("14 tokens of" in line for line in lines)
     assert not found._tokenizer.do_lower_case
 
 

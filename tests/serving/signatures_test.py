@@ -22,7 +22,7 @@ from electra_tf.serving import (
 from electra_tf.tasks import features as features_lib
 from electra_tf.tasks import tag_schemes, tagging
 from electra_tf.text.tokenization import ENCODER_FEATURES
-from tests import helpers
+from tests import helpers, notices
 from tests.checkpoints import models
 
 LENGTH = helpers.LENGTH
@@ -543,7 +543,7 @@ def test_a_length_that_training_cut_is_cut_again(tmp_path):
     assert source.max_seq_length == 12
 
 
-def test_says_what_no_file_says(tmp_path, capsys):
+def test_says_what_no_file_says(tmp_path):
     checkpoint = models.finetuned("tagging", 4, assumed=("hidden_act",))
     head = dataclasses.replace(checkpoint.head, segment=None)
     folders = {}
@@ -555,14 +555,15 @@ def test_says_what_no_file_says(tmp_path, capsys):
         electra_tf_format.write(written, folders[name])
     (tmp_path / "vocab").mkdir()
     vocab_dir = str(tmp_path / "vocab")
-    found = exportable.load(folders["tagger"], vocab_dir)
+    with notices.heard() as lines:
+        found = exportable.load(folders["tagger"], vocab_dir)
     assert (found.segment, found.metadata["segment"]) == (1, 1)
-    out = capsys.readouterr().out
-    assert "so assumed: hidden_act=gelu" in out
-    assert "nothing says in which segment the tagger reads" in out
-    assert len(found.metadata["notes"]) == 2
-    found = exportable.load(folders["text"], vocab_dir)
-    assert "taken as one (--pairs)" in capsys.readouterr().out
+    assumed, segment = found.metadata["notes"]
+    assert "so assumed: hidden_act=gelu" in assumed
+    assert "nothing says in which segment the tagger reads" in segment
+    assert lines == [f"{folders['tagger']}: {x}" for x in (assumed, segment)]
+    (line,) = notices.of(exportable.load, folders["text"], vocab_dir)
+    assert "taken as one (--pairs)" in line
     found = exportable.load(folders["text"], vocab_dir, has_pairs=False)
     assert found.metadata["notes"] == []
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.text import tokenization, vocabulary
-from tests import helpers
+from tests import helpers, notices
 
 VOCAB = [
     "[PAD]",
@@ -400,25 +400,30 @@ def test_a_vocabulary_that_was_changed_behind_a_model_is_refused(tmp_path):
 def test_a_vocabulary_in_place_of_a_models():
     cased = vocabulary.Vocabulary(("a", "b"), False, False, "kcelectra")
     given = vocabulary.Vocabulary(("a", "c"))
-    found, (line,) = vocabulary.in_place_of(cased, given, "v.txt")
-    assert found == vocabulary.Vocabulary(("a", "c"), False, False, "kcelectra")
-    assert line == (
+    with notices.heard() as lines:
+        received = vocabulary.in_place_of(cased, given, "v.txt")
+    expected = vocabulary.Vocabulary(("a", "c"), False, False, "kcelectra")
+    assert received == expected
+    assert lines == [
         "1 tokens of v.txt are others there, such as 'c' for 'b' with the id 1"
-    )
+    ]
     uncased = vocabulary.Vocabulary(("a", "b"), True)
-    found, lines = vocabulary.in_place_of(cased, uncased, "v.txt")
-    assert found == dataclasses.replace(uncased, text_cleaning="kcelectra")
+    with notices.heard() as lines:
+        received = vocabulary.in_place_of(cased, uncased, "v.txt")
+    assert received == dataclasses.replace(uncased, text_cleaning="kcelectra")
     assert lines == [
         "v.txt is for do_lower_case=True, the model has learned with False",
         "v.txt is for strip_accents=True, the model has learned with False",
     ]
     cleaned = dataclasses.replace(uncased, text_cleaning="kcelectra")
-    found, lines = vocabulary.in_place_of(uncased, cleaned, "v.txt")
-    assert found == cleaned
+    with notices.heard() as lines:
+        assert vocabulary.in_place_of(uncased, cleaned, "v.txt") == cleaned
     assert lines == [
         "v.txt is for text_cleaning=kcelectra, the model has learned with none"
     ]
-    assert vocabulary.in_place_of(None, given, "v.txt") == (given, [])
+    with notices.heard() as lines:
+        assert vocabulary.in_place_of(None, given, "v.txt") == given
+    assert lines == []
 
 
 def test_uncased_whatever_the_vocabulary(tmp_path):

@@ -10,13 +10,12 @@ per trial. A conversion has one directory, whose config.json (class
 import dataclasses
 import os
 import re
-import reprlib
 import typing
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -64,17 +63,11 @@ def read(path: str) -> Checkpoint:
       path: Model directory (its last checkpoint; of a fine-tuning run the
         trial that was best on dev), directory of one trial or of the best
         checkpoint in it, or prefix of a checkpoint.
-
-    Raises:
-      CheckpointError: If there is none, or it cannot be read.
     """
     path = os.fspath(path).removesuffix(".index")
     model_dir = _model_dir(path)
     if model_dir is None:
-        raise CheckpointError(
-            f"Expected a model directory with {model_directory.CONFIG_FILE} at "
-            f"{path}, found none"
-        )
+        raise CheckpointError(f"Expected a model directory. Received: {path}")
     record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
     saved = tensor_files.TensorsOnDisk(prefix)
@@ -85,22 +78,19 @@ def read(path: str) -> Checkpoint:
             f"with {', '.join(sorted(saved)[:3])}"
         )
     optimizer: Mapping = _part(saved, "optimizer")
-    notes: tuple[str, ...] = ()
+    notes = []
     if disentangled.DELTA in tensors:
         tensors, optimizer = disentangled.fold(tensors), {}
-        notes = (
+        notes.append(
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
-            "behind",
+            "behind"
         )
-    checkpoint = sizes.read_sizes(
-        tensors, prefix, _known_settings(record, model_dir)
-    )
+    known = _known_settings(record, model_dir)
+    checkpoint = sizes.read_sizes(tensors, prefix, known)
     section = _SECTIONS[record["class"]]
     settings = record[section] if section else record
-    is_electric = settings.get("is_electric")
-    if section == "model":
-        is_electric = settings.get("electric_objective")
+    electric = "electric_objective" if section == "model" else "is_electric"
     data = record.get("data") or {}
     return dataclasses.replace(
         checkpoint,
@@ -115,9 +105,9 @@ def read(path: str) -> Checkpoint:
             data.get("strip_accents"),
         ),
         max_seq_length=settings.get("max_seq_length"),
-        is_electric=is_electric,
+        is_electric=settings.get(electric),
         assumed=sizes.assumed_in(record) or checkpoint.assumed,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
@@ -184,31 +174,32 @@ def _read_record(model_dir: str) -> dict:
 
 def _prefix(path: str, model_dir: str, record: dict) -> str:
     """The checkpoint that a path stands for."""
-    folder = path
     if not os.path.isdir(path):
         return path
     is_run = os.path.abspath(path) == os.path.abspath(model_dir)
     if record["class"] == "FinetuningConfig" and is_run:
-        name = model_directory.RESULTS_FILE
         results = _read_of_finetuning(
-            model_dir, name, ["best_on_dev"], best_on_dev=int
+            model_dir,
+            model_directory.RESULTS_FILE,
+            ["best_on_dev"],
+            best_on_dev=int,
         )
-        folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
-    folder = model_directory.weights_dir(folder)
+        path = model_directory.trial_dir(model_dir, results["best_on_dev"])
+    folder = model_directory.weights_dir(path)
     saving.checkpoint_state(folder)  # Refuses what is damaged.
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
         whole = [p for p in saving.checkpoints_of(folder) if saving.is_whole(p)]
-        if whole:
-            raise CheckpointError(
-                f"Expected the file 'checkpoint' in {folder} to name the last "
-                "one. Received: none that is there. Whole are "
-                f"{', '.join(map(os.path.basename, whole))}: the run, started "
-                "again, goes on from the first of them and names it"
-            )
+        names = ", ".join(map(os.path.basename, whole))
         raise CheckpointError(
-            f"Expected a checkpoint in {folder}, found none: has the model "
-            "been trained?"
+            f"Expected a checkpoint in {folder}. Received: none that its file "
+            "'checkpoint' names"
+            + (
+                f". Whole are {names}: the run, started again, goes on from "
+                "the first of them and names it"
+                if whole
+                else "; has the model been trained?"
+            )
         )
     return prefix
 
@@ -252,72 +243,70 @@ def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
+    encoders = {
+        "electra": record.get("encoder"),
+        "generator": record.get("generator"),
+    }
     try:
         if record["class"] == "PretrainingConfig":
             both = model_directory.model_of(record)
-            encoders = {"electra": both.encoder}
-            if (
-                both.has_discriminator
-                and both.has_generator_network
-                and both.untied_generator
-            ):
-                encoders["generator"] = both.generator
-        else:
-            described = {
-                "electra": record.get("encoder"),
-                "generator": record.get("generator"),
+            has_both = both.has_discriminator and both.has_generator_network
+            encoders = {
+                "electra": both.encoder,
+                "generator": both.generator
+                if has_both and both.untied_generator
+                else None,
             }
+        else:
             if record["class"] == "FinetuningConfig":
                 name = model_directory.MODEL_FILE
                 model = _read_of_finetuning(model_dir, name, ["encoder"])
-                described = {"electra": model["encoder"]}
+                encoders = {"electra": model["encoder"]}
             encoders = {
-                scope: model_directory.exactly(configs.EncoderConfig, fields)
-                for scope, fields in described.items()
-                if fields is not None
+                scope: fields
+                and model_directory.exactly(configs.EncoderConfig, fields)
+                for scope, fields in encoders.items()
             }
-        return {s: sizes.not_in_tensors(c) for s, c in encoders.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
             f"Expected the {model_directory.CONFIG_FILE} of this version in "
             f"{model_dir}. Received: one with {errors.first_line(error)}"
         ) from None
+    return {s: sizes.not_in_tensors(c) for s, c in encoders.items() if c}
 
 
 def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     if record["class"] == CONVERTED_CLASS:
         head = record.get("head")
-        if head is None:
-            return None
-        return task_heads.head_from_dict(head, model_dir)
+        return (
+            None if head is None else task_heads.head_from_dict(head, model_dir)
+        )
     if record["class"] == "PretrainingConfig":
         return None
     name = model_directory.MODEL_FILE
     path = os.path.join(model_dir, name)
     model = _read_of_finetuning(model_dir, name, tasks=list[dict])
     tasks = model.get("tasks") or [model]
-    needed = ("task_name", "kind")
     for task in tasks:
+        needed = ("task_name", "kind")
         check_fields(task, path, needed, task_name=str, labels=list[str])
-    _refuse_other_labels(tasks, path, prefix)
+    _require_labels_of_trial(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
     task = min(tasks, key=lambda task: task["task_name"])
     labels = task.get("labels")
     num_outputs = 1 if task["kind"] == "regression" else None
     options = {n: task[n] for n in task_heads.OPTIONS if n in task}
-    head = {
-        "kind": task["kind"],
-        "task_name": task["task_name"],
-        "labels": labels,
+    fields = ("kind", "task_name", "labels", "hidden_activation", "segment")
+    head = {name: task.get(name) for name in fields} | {
         "num_outputs": num_outputs if labels is None else len(labels),
-        "hidden_activation": task.get("hidden_activation"),
         "options": task.get("options") or options,
-        "segment": task.get("segment"),
     }
     return task_heads.head_from_dict(head, path)
 
 
-def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
+def _require_labels_of_trial(
+    tasks: Sequence[dict], path: str, prefix: str
+) -> None:
     """Refuses labels, or an order of them, that a trial did not learn."""
     folder = os.path.dirname(prefix)
     if os.path.basename(folder) == model_directory.BEST_DIR:
@@ -328,12 +317,14 @@ def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
     name = model_directory.DIGESTS
     known = read_json(trial, **{name: dict}).get(name) or {}
     check_fields(known, trial, labels=dict)
-    for task in tasks:
-        labels = task.get("labels") or ()
-        digest = (known.get("labels") or {}).get(task["task_name"])
-        if digest not in (None, sha256_of_values(labels)):
-            raise CheckpointError(
-                f"Expected in {path} the labels that {trial} was written "
-                f"with, in their order. Received: {reprlib.repr(labels)}, "
-                "changed since: bring the old ones back"
-            )
+    learned = known.get("labels") or {}
+    labels = {
+        t["task_name"]: sha256_of_values(t.get("labels") or ()) for t in tasks
+    }
+    validation.require_same(
+        {task: labels[task] for task in labels.keys() & learned.keys()},
+        {task: learned[task] for task in labels.keys() & learned.keys()},
+        f"{path} has other labels than {trial} was written with, or another "
+        "order of them",
+        way_out="They were changed since: bring the old ones back",
+    )

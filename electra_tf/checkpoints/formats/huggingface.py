@@ -83,15 +83,12 @@ def recognise(path: str) -> bool:
 def read(path: str) -> Checkpoint:
     """Reads a model, or a generator and its discriminator.
 
-    Nothing that a file holds is executed.
+    Nothing that a file holds is executed. A generator whose embeddings are
+    those of its discriminator shares them, as in the original; one that equals
+    its discriminator is left out, as the original then has one network.
 
     Args:
       path: Directory of a model or of a pair, or a file of weights in one.
-
-    Returns:
-      The checkpoint. A generator whose embeddings are those of its
-      discriminator shares them, as in the original; one that equals its
-      discriminator is left out, as the original then has one network.
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA or has settings
@@ -99,10 +96,7 @@ def read(path: str) -> Checkpoint:
     """
     folder = files.directory(path)
     if folder is None:
-        raise CheckpointError(
-            f"Expected a Hugging Face directory with {CONFIG_FILE} at {path}, "
-            "found none"
-        )
+        raise CheckpointError(f"{path} must be a Hugging Face directory")
     models = [_read_model(part) for part in files.parts(folder)]
     return models[0] if len(models) == 1 else _join(folder, *models)
 
@@ -160,19 +154,15 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         )
     else:
         lines += [*vocab.case_notes(), files.SPECIAL_TOKENS_NOTE]
-        if vocab.text_cleaning != "none":
-            lines.append(
-                f"{files.TOKENIZER_CONFIG_FILE} keeps text_cleaning="
-                f"{vocab.text_cleaning!r} for this package: for transformers, "
-                "texts must be cleaned first"
-            )
     kept = _kept(checkpoint)
     settings = [*kept.get("head", {}).get("options", {}), *kept]
     settings = [name for name in settings if name not in ("head", "segment")]
+    if vocab and vocab.text_cleaning != "none":
+        settings.append(f"text_cleaning={vocab.text_cleaning!r}")
     if settings:
         lines.append(
-            f"{CONFIG_FILE} keeps for this package what transformers does not "
-            f"heed: {', '.join(settings)}"
+            "the files keep for this package what transformers does not heed: "
+            f"{', '.join(settings)}"
         )
     if head and head.kind == "tagging" and head.segment_of_words():
         lines.append(
@@ -237,16 +227,12 @@ def forward(
 def _read_model(folder: str) -> Checkpoint:
     """Reads one directory."""
     path = os.path.join(folder, CONFIG_FILE)
-    config = _read_config(folder)
+    config = _read_config(path)
     # An ElectraModel has no prefix, and a head beside it none either.
-    theirs = {
-        re.sub(
-            r"^(?=(embeddings|embeddings_project|encoder)\.)", "electra.", n
-        ): t
-        for n, t in files.read_weights(folder).items()
-    }
+    bare = re.compile(r"^(?=(embeddings|embeddings_project|encoder)\.)")
+    weights = files.read_weights(folder)
+    theirs = {bare.sub("electra.", name): t for name, t in weights.items()}
     sizes.refuse_other_architecture(theirs, folder)
-    theirs.pop(names.BUFFER, None)
     is_generator = any(name.startswith("generator_") for name in theirs)
     scope = config[_SCOPE_KEY] or ("generator" if is_generator else "electra")
     tensors: dict[str, np.ndarray] = {}
@@ -271,19 +257,13 @@ def _read_model(folder: str) -> Checkpoint:
     head, head_tensors, used = heads.read_head(theirs, config, folder)
     kept = config.get(_OUR_KEY) or {}
     check_fields(kept, f"{path}, {_OUR_KEY}", **_KEPT)
-    remarks: list[str] = []
-    tokenizer = files.read_tokenizer(
-        folder, config.get("tokenizer_class"), remarks
-    )
+    notes_of_head: list[str] = []
     if head is not None:
         record = kept.get("head") or {}
         of_head = {name: theirs[name] for name in used}
-        head = heads.with_kept(head, record, of_head, path, remarks)
-        if head.kind == "tagging" and not record:
-            remarks.append(
-                f"the tagger reads its words in segment {head.segment}, as the "
-                "tokenizer of transformers gives it"
-            )
+        head, notes_of_head = heads.with_kept(head, record, of_head, path)
+    vocab, remarks = files.read_tokenizer(folder, config.get("tokenizer_class"))
+    remarks += notes_of_head
     settings = {n: config[n] for n in sizes.NOT_IN_TENSORS}
     checkpoint = sizes.read_sizes(
         tensors | head_tensors, folder, {scope: settings}
@@ -296,20 +276,19 @@ def _read_model(folder: str) -> Checkpoint:
                 f"it have {name}={ours}"
             )
     if is_generator:
-        sizes.check_shapes(
-            tensors, sizes.masked_lm_head_shapes(encoder), folder
-        )
+        shapes = sizes.masked_lm_head_shapes(encoder)
+        sizes.check_shapes(tensors, shapes, folder)
         remarks += _head_notes(encoder.hidden_act)
     unused = sorted(theirs.keys() - used)
     other_head = ""
     if unused:
-        remarks.append(f"{folder}: nothing reads {summarize(unused)}")
+        remarks.append(f"nothing reads {summarize(unused)}")
         if any(name.endswith(".weight") for name in unused):
             other_head = files.architecture(config) or unused[0]
     return dataclasses.replace(
         checkpoint,
         head=head,
-        vocabulary=tokenizer,
+        vocabulary=vocab,
         unused=tuple(unused),
         other_head=other_head,
         max_seq_length=kept.get("max_seq_length"),
@@ -318,11 +297,10 @@ def _read_model(folder: str) -> Checkpoint:
     )
 
 
-def _read_config(folder: str) -> dict:
-    path = os.path.join(folder, CONFIG_FILE)
+def _read_config(path: str) -> dict:
     if not os.path.isfile(path):
         raise CheckpointError(
-            f"Expected {CONFIG_FILE} beside the weights in {folder}, found none"
+            f"Expected {CONFIG_FILE} beside the weights. Received: no {path}"
         )
     config = _DEFAULTS | {_SCOPE_KEY: None} | read_json(path, **_FIELDS)
     model_type = config.get("model_type") or (
@@ -330,7 +308,7 @@ def _read_config(folder: str) -> dict:
     )
     if model_type != "electra":
         raise CheckpointError(
-            f"Expected an ELECTRA in {folder}. Received: a model of the type "
+            f"Expected an ELECTRA in {path}. Received: a model of the type "
             f"{model_type or 'not said'}"
         )
     for name, values in _FIXED.items():
@@ -380,8 +358,8 @@ def _join(
     remarks = generator.notes + discriminator.notes
     if generator.vocabulary not in (None, vocab):
         remarks += (
-            f"{folder}: the generator's tokenizer is another than the "
-            "discriminator's, which is what is read here",
+            "the generator's tokenizer is another than the discriminator's, "
+            "which is what is read here",
         )
     return dataclasses.replace(
         discriminator,
@@ -436,14 +414,13 @@ def _models(
 
 def _kept(checkpoint: Checkpoint) -> dict:
     """What transformers has no setting for, for `_read_model`."""
-    kept: dict = {}
-    if checkpoint.max_seq_length is not None:
-        kept["max_seq_length"] = checkpoint.max_seq_length
-    if checkpoint.assumed:
-        kept["assumed"] = list(checkpoint.assumed)
-    if checkpoint.head is not None and (record := heads.kept(checkpoint.head)):
-        kept["head"] = record
-    return kept
+    head = checkpoint.head
+    kept = {
+        "max_seq_length": checkpoint.max_seq_length,
+        "assumed": list(checkpoint.assumed) or None,
+        "head": heads.kept(head) or None if head else None,
+    }
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 def _model(

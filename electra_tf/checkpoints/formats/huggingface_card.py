@@ -25,21 +25,13 @@ _EXPORT = "electra-tf export --model_dir={path} --output=models/served"
 
 
 class _Words(typing.NamedTuple):
-    """What a card says of a class of transformers.
+    """What a card says of a class of transformers."""
 
-    Attributes:
-      tag: The hub's name for what it does, if it has one.
-      title: What the model is.
-      text: An input, in Python.
-      rest: What to do with the outputs, in Python.
-      command: What asks the same of this package, in a shell.
-    """
-
-    tag: str
+    tag: str  # The hub's name for what it does, if it has one.
     title: str
-    text: str
-    rest: str
-    command: str = _EXPORT
+    text: str  # An input, in Python.
+    rest: str  # What to do with the outputs, in Python.
+    command: str = _EXPORT  # What asks the same of this package, in a shell.
 
 
 _WORDS = {
@@ -136,7 +128,7 @@ def write(
       path: What the folder is going to be called.
       source: What they were converted from, such as "a KerasHub preset".
       notes: What transformers does otherwise than this package.
-      scores: Of the run, if there was one.
+      scores: Of the run.
     """
     for part in hub_files.parts(folder):
         config = read_json(os.path.join(part, hub_files.CONFIG_FILE))
@@ -148,26 +140,20 @@ def write(
         is_part = names[-1] in hub_files.SUBDIRECTORIES
         title = "-".join(names[-2:] if is_part else names[-1:])
         metadata = _metadata(title, words.tag, checkpoint.head, scores)
-        facts = [
-            *_facts(checkpoint, config),
-            f"converted from {source} by electra_tf {electra_tf.__version__}",
-            *notes,
-        ]
-        sections = [
-            f"# {title}\n\n{words.title}\n\n"
-            + "".join(f"* {fact}\n" for fact in facts)
-        ]
+        made = f"converted from {source} by electra_tf {electra_tf.__version__}"
+        facts = [*_facts(checkpoint, config), made, *notes]
+        lines = "".join(f"* {fact}\n" for fact in facts)
+        sections = [f"# {title}\n\n{words.title}\n\n{lines}"]
         if scores is not None:
             sections.append(_score_section(scores))
         if checkpoint.vocabulary is not None:
             sections.append(_use_section(words, config, checkpoint.head, place))
-        sections.append(
-            "## Files\n\n| file | SHA-256 |\n| --- | --- |\n"
-            + "".join(
-                f"| `{n}` | `{sha256_of_file(os.path.join(part, n))}` |\n"
-                for n in sorted(os.listdir(part))
-            )
+        lines = "".join(
+            f"| `{n}` | `{sha256_of_file(os.path.join(part, n))}` |\n"
+            for n in sorted(os.listdir(part))
         )
+        head = "## Files\n\n| file | SHA-256 |\n| --- | --- |\n"
+        sections.append(head + lines)
         top = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
         text = f"---\n{top}---\n\n" + "\n".join(sections)
         write_atomically(os.path.join(part, CARD_FILE), text)
@@ -183,13 +169,11 @@ def _metadata(
     metadata["tags"] = ["electra", "electra_tf"]
     if head is None or scores is None:
         return metadata
+    data = dict.fromkeys(("name", "type"), scores.data)
     results = [
         {
             "task": {"type": tag},
-            "dataset": {
-                **dict.fromkeys(("name", "type"), scores.data),
-                "split": split,
-            },
+            "dataset": data | {"split": split},
             "metrics": [
                 {"type": name, "name": name, "value": value}
                 for name, value in metrics.items()
@@ -244,10 +228,8 @@ def _use_section(
     text, rest, segment = words.text, words.rest, ""
     if head is not None and "problem_type" in config:
         text += ', "somebody ate"' if head.has_pairs else ""
-        is_single = head.kind == "classification"
-        rest = rest.format(
-            activation="softmax(-1)" if is_single else "sigmoid()"
-        )
+        is_one = head.kind == "classification"
+        rest = rest.format(activation="softmax(-1)" if is_one else "sigmoid()")
         if head.kind == "regression":
             least, scale = head.unit
             unit = f" * {scale} + {least}" if (least, scale) != (0, 1) else ""

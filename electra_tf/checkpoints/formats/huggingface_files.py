@@ -4,7 +4,7 @@ import dataclasses
 import glob
 import os
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import safetensors.numpy
@@ -37,6 +37,8 @@ _OTHER_WEIGHTS = {
 }
 # What a pickled file may have around its tensors.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
+# Part of a model, but no weights.
+_BUFFER = "position_ids"
 # How transformers writes JSON.
 AS_THEY_DO: dict[str, typing.Any] = {"indent": 2, "ensure_ascii": False}
 SUBDIRECTORIES = ("generator", "discriminator")
@@ -76,18 +78,14 @@ def _has(folder: str, name: str) -> bool:
 
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:
-    """All tensors of a directory, in float32.
-
-    Raises:
-      CheckpointError: If it has none, or they cannot be read.
-    """
+    """All tensors of a directory, in float32."""
     for name, read_file in (
         (SAFETENSORS_FILE, _read_safetensors),
         (PICKLED_FILE, _read_pickled),
     ):
         path = os.path.join(folder, name)
         if _has(folder, name):
-            return read_file(path)
+            return _in_float32(read_file(path), path)
         if _has(folder, name + _INDEX):
             return _read_shards(path + _INDEX, folder, read_file)
     received = "neither"
@@ -123,23 +121,20 @@ def _read_shards(
                     f"{index} names {name}, which {path} does not hold"
                 )
             tensors[name] = content[name]
-    return tensors
+    return _in_float32(tensors, index)
 
 
 def _read_safetensors(path: str) -> dict[str, np.ndarray]:
     refuse_lfs_pointer(path)
     try:
-        tensors = safetensors.numpy.load_file(path)
+        return safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise CheckpointError(
             f"Cannot read {path}, which may be cut short: {error}"
         ) from None
     except AttributeError as error:  # A type that NumPy has not got.
-        raise CheckpointError(
-            f"{path} must hold floating-point numbers of 16, 32 or 64 bits. "
-            f"Received: {str(error).split()[-1]}"
-        ) from None
-    return {name: _as_float32(t, name, path) for name, t in tensors.items()}
+        kind = str(error).split()[-1]
+        raise CheckpointError(_no_floats("every tensor", path, kind)) from None
 
 
 def _read_pickled(path: str) -> dict[str, np.ndarray]:
@@ -157,12 +152,8 @@ def _read_pickled(path: str) -> dict[str, np.ndarray]:
             if isinstance(content.get(name), dict):
                 content = content[name]
         return {
-            name: _as_float32(
-                (value.float() if value.is_floating_point() else value).numpy(),
-                name,
-                path,
-            )
-            for name, value in content.items()
+            name: (t.float() if t.is_floating_point() else t).numpy()
+            for name, t in content.items()
         }
     except Exception as error:  # noqa: BLE001  (unpickling raises anything)
         reason = str(error).split("\n")[0].split(". ")[0]
@@ -171,15 +162,19 @@ def _read_pickled(path: str) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _as_float32(tensor: np.ndarray, name: str, path: str) -> np.ndarray:
-    if name.endswith("position_ids"):
-        return tensor
-    if tensor.dtype.name not in ("float32", "float16", "bfloat16", "float64"):
-        raise CheckpointError(
-            f"{path}: {name} must hold floating-point numbers. Received: "
-            f"{tensor.dtype.name}"
-        )
-    return tensor.astype(np.float32, copy=False)
+def _in_float32(
+    tensors: Mapping[str, np.ndarray], path: str
+) -> dict[str, np.ndarray]:
+    tensors = {n: t for n, t in tensors.items() if not n.endswith(_BUFFER)}
+    for name, tensor in tensors.items():
+        kind = tensor.dtype.name
+        if kind not in ("float32", "float16", "bfloat16", "float64"):
+            raise CheckpointError(_no_floats(name, path, kind))
+    return {n: t.astype(np.float32, copy=False) for n, t in tensors.items()}
+
+
+def _no_floats(name: str, path: str, kind: str) -> str:
+    return f"{path}: {name} must hold floating-point numbers. Received: {kind}"
 
 
 def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
@@ -212,11 +207,6 @@ _PARTS = {
     "pre_tokenizer": "BertPreTokenizer",
     "model": "WordPiece",
 }
-_WORD_PIECES = {
-    "unk_token": vocabulary.UNK_TOKEN,
-    "continuing_subword_prefix": vocabulary.SUFFIX_INDICATOR,
-    "max_input_chars_per_word": 100,
-}
 # ... and what is read of the normalizer: setting of tokenizer_config.json ->
 # its name there.
 _NORMALIZER = {
@@ -227,12 +217,8 @@ _NORMALIZER = {
 _SETTINGS = {
     **dict.fromkeys((*_NORMALIZER, "split_special_tokens"), bool),
     **dict.fromkeys(("tokenizer_class", "text_cleaning"), str),
+    "added_tokens_decoder": dict[str, dict],
 }
-# Where either file of settings may have more tokens.
-_ADDED = (
-    *("added_tokens_decoder", "additional_special_tokens"),
-    "extra_special_tokens",
-)
 SPECIAL_TOKENS_NOTE = (
     "special tokens that are written in a text, such as [MASK], are text here, "
     "as in the original; transformers takes them for the tokens, unless it is "
@@ -241,14 +227,12 @@ SPECIAL_TOKENS_NOTE = (
 
 
 def read_tokenizer(
-    folder: str, its_class: str | None, remarks: list[str]
-) -> Vocabulary | None:
+    folder: str, its_class: str | None
+) -> tuple[Vocabulary | None, list[str]]:
     """The vocabulary with the settings with which transformers reads a text.
 
-    Args:
-      folder: Of the model.
-      its_class: The tokenizer's, where its own file does not say.
-      remarks: Gets a line for what transformers does otherwise.
+    With it come lines for what transformers does otherwise. `its_class` is the
+    tokenizer's, where its own file does not say.
     """
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
     fast_path = os.path.join(folder, "tokenizer.json")
@@ -257,49 +241,34 @@ def read_tokenizer(
         fast_path, **dict.fromkeys(_PARTS, dict), added_tokens=list[dict]
     )
     normalizer = fast.get("normalizer") or {}
-    check_fields(
-        normalizer, fast_path, **dict.fromkeys(_NORMALIZER.values(), bool)
-    )
+    kinds = dict.fromkeys(_NORMALIZER.values(), bool)
+    check_fields(normalizer, fast_path, **kinds)
     its_class = settings.get("tokenizer_class") or its_class
-    said = settings.get("do_lower_case")
-    if not os.path.isfile(path) or its_class in _GENERIC_CLASSES:
+    others: dict[str, object] = {}
+    if its_class in _GENERIC_CLASSES or not os.path.isfile(path):
         settings |= {n: normalizer.get(t) for n, t in _NORMALIZER.items()}
-    elif said is None:
+    elif settings.get("do_lower_case") is None:
         settings["do_lower_case"] = True  # Whatever tokenizer.json says.
+        if normalizer.get("lowercase") is False:
+            others["lowercase"] = False
     lower, strip = settings.get("do_lower_case"), settings.get("strip_accents")
     strip = lower if strip is None else strip
-    vocab = vocabulary.read(
-        os.path.join(folder, vocabulary.VOCAB_FILE), lower, strip
-    )
-    tokens = _tokens_of(fast, fast_path)
-    if vocab is None and tokens:
+    vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
+    vocab = vocabulary.read(vocab_file, lower, strip)
+    if vocab is None and (tokens := _tokens_of(fast, fast_path)):
         vocab = Vocabulary(tokens, lower, strip)
     if vocab is None:
-        remarks += [
+        return None, [
             f"{name} is a SentencePiece model, which is not read here: "
             f"--vocab-file names a {vocabulary.VOCAB_FILE} of word pieces"
             for name in glob.glob(f"{glob.escape(folder)}/*.model")
         ]
-        return None
-    if normalizer.get("lowercase") is False and (
-        its_class not in _GENERIC_CLASSES and said is None
-    ):
-        remarks.append(
-            f"{fast_path} says lowercase false, which transformers passes over:"
-            f" text is read {'lower-cased' if lower else 'cased'} here "
-            "(--do-lower-case)"
-        )
-    if others := _treated_otherwise(settings, fast, its_class):
-        shown = ", ".join(f"{name}={value!r}" for name, value in others.items())
-        remarks.append(
-            f"{folder}: text may get other ids here than with the tokenizer's "
-            f"{shown}"
-        )
-    if tokens and tokens != vocab.tokens:
-        remarks.append(
-            f"{fast_path} has other tokens than {vocabulary.VOCAB_FILE}, which "
-            "is what is read here"
-        )
+    others |= _treated_otherwise(settings, fast, its_class)
+    more = _read_if_there(os.path.join(folder, "added_tokens.json"))
+    added = [*(settings.get("added_tokens_decoder") or {}).values()]
+    added = [t.get("content") for t in added + (fast.get("added_tokens") or [])]
+    if names := {*more, *added} - {*_SPECIAL_TOKENS.values()}:
+        others["added_tokens"] = sorted(names)[:5]
     cleaned = settings.get("text_cleaning")
     if cleaned is not None:
         try:
@@ -307,8 +276,15 @@ def read_tokenizer(
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from None
         vocab = dataclasses.replace(vocab, text_cleaning=cleaned)
-    remarks += _other_tokens(settings, fast, folder)
-    return vocab
+    notes = []
+    if others:
+        shown = ", ".join(f"{name}={value!r}" for name, value in others.items())
+        notes.append(
+            f"text may get other ids here than with the tokenizer's {shown}"
+        )
+    if not settings.get("split_special_tokens"):
+        notes.append(SPECIAL_TOKENS_NOTE)
+    return vocab, notes
 
 
 def _read_if_there(path: str, **kinds: typing.Any) -> dict:
@@ -321,14 +297,11 @@ def _treated_otherwise(
     """Settings of a tokenizer that there are not here, with their values."""
     others: dict[str, object] = {}
     if its_class in _GENERIC_CLASSES and fast:
-        for part, usual in _PARTS.items():
-            kind = (fast.get(part) or {}).get("type")
-            if kind != usual:
-                others[part] = kind
-        for name, expected in _WORD_PIECES.items():
-            value = (fast.get("model") or {}).get(name, expected)
-            if "model" not in others and value != expected:
-                others[name] = value
+        parts = {part: (fast.get(part) or {}).get("type") for part in _PARTS}
+        others = {n: kind for n, kind in parts.items() if kind != _PARTS[n]}
+        unknown = fast["model"].get("unk_token") if fast.get("model") else None
+        if unknown not in (None, vocabulary.UNK_TOKEN):
+            others["unk_token"] = unknown
     elif its_class not in (None, *_BERT_CLASSES, *_GENERIC_CLASSES):
         others["tokenizer_class"] = its_class
     if settings.get("strip_accents") and settings.get("do_lower_case") is False:
@@ -352,45 +325,6 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
             f"Received: {len(ids)} tokens with others"
         )
     return tuple(tokens)
-
-
-def _other_tokens(settings: dict, fast: dict, folder: str) -> list[str]:
-    """A line each for tokens that transformers finds in a text by themselves.
-
-    Args:
-      settings: Of tokenizer_config.json.
-      fast: Of tokenizer.json.
-      folder: Of the model.
-    """
-
-    def content(token: object) -> object:
-        return token.get("content") if isinstance(token, dict) else token
-
-    def values(tokens: object) -> list:
-        tokens = tokens.values() if isinstance(tokens, dict) else tokens
-        return list(tokens) if isinstance(tokens, Iterable) else []
-
-    more = _read_if_there(os.path.join(folder, _SPECIAL_TOKENS_FILE))
-    added = list(_read_if_there(os.path.join(folder, "added_tokens.json")))
-    added += fast.get("added_tokens") or []
-    for record in (settings, more):
-        for name in _ADDED:
-            added += values(record.get(name))
-    lines = []
-    for name, ours in _SPECIAL_TOKENS.items():
-        both = {content(r.get(name)) for r in (settings, more)} - {None, ours}
-        lines += [
-            f"{folder}: {name} is {t!r} there, {ours!r} here" for t in both
-        ]
-    known = set(_SPECIAL_TOKENS.values())
-    if others := sorted({str(content(token)) for token in added} - known):
-        lines.append(
-            f"{folder}: {len(others)} added tokens, such as {others[0]!r}, are "
-            "tokens there wherever a text has them, not here"
-        )
-    if not settings.get("split_special_tokens"):
-        lines.append(SPECIAL_TOKENS_NOTE)
-    return lines
 
 
 def write_tokenizer(

@@ -65,18 +65,9 @@ _LACKING_OPTIONS = {
 def read_head(
     theirs: dict[str, np.ndarray], config: dict, folder: str
 ) -> tuple[TaskHead | None, dict[str, np.ndarray], set[str]]:
-    """A fine-tuned head, its tensors, and their names there.
+    """A fine-tuned head, its tensors, and their names there; None for none.
 
-    Args:
-      theirs: All that is left of a model without its encoder.
-      config: Of config.json.
-      folder: Of the model, for error messages.
-
-    Returns:
-      None and nothing for a model without such a head.
-
-    Raises:
-      CheckpointError: If the head is not whole or cannot be had here.
+    `theirs` are all that is left of a model without its encoder.
     """
     kind = _kind(theirs, config)
     if kind is None:
@@ -94,11 +85,9 @@ def read_head(
             f"{num_outputs}"
         )
     if kind == "question_answering":
-        both = dict(tensors)
-        for i, layer in enumerate(("dense", "dense_1")):
-            for weight in ("kernel", "bias"):
-                part = both[f"dense/{weight}"][..., i : i + 1]
-                tensors[f"{layer}/{weight}"] = part
+        for weight in ("kernel", "bias"):
+            start, end = np.split(tensors[f"dense/{weight}"], 2, axis=-1)
+            tensors |= {f"dense/{weight}": start, f"dense_1/{weight}": end}
         head = TaskHead(kind, name, options=dict(_QA_OPTIONS))
     else:
         if kind != "tagging":
@@ -151,11 +140,7 @@ def kept(head: TaskHead) -> dict:
 
 
 def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
-    """SHA-256 of a head's tensors, and of what half precision leaves of them.
-
-    Args:
-      theirs: Name there -> weights.
-    """
+    """SHA-256 of a head, and of what half precision leaves of it."""
     types = (np.float32, np.float16, tf.bfloat16.as_numpy_dtype)
     return [
         _digest({name: value.astype(kind) for name, value in theirs.items()})
@@ -175,42 +160,39 @@ def with_kept(
     record: dict,
     theirs: Mapping[str, np.ndarray],
     source: str,
-    remarks: list[str],
-) -> TaskHead:
-    """A head with what `kept` has put beside it, if anything.
+) -> tuple[TaskHead, list[str]]:
+    """A head of `read_head` with what `kept` has put beside it, if anything.
 
-    A tagger without it has the segment that their tokenizer gives.
-
-    Args:
-      head: Of `read_head`.
-      record: Of `kept`, with the `digests` of the head that it is for; passed
-        over where it is of another kind of head, as after a training there.
-      theirs: The head's tensors, as they are there.
-      source: Path, for messages.
-      remarks: Gets a line where a training there has undone some of it.
+    The record has the `digests` of the head that it is for, and is passed over
+    where it is of another kind of head, as after a training there. A tagger
+    without it has the segment that their tokenizer gives. With the head comes
+    a line where a training there has undone some of the record.
     """
+    is_tagger = head.kind == "tagging"
     if record.get("kind") != head.kind:
-        segment = 0 if head.kind == "tagging" else None
-        return dataclasses.replace(head, segment=segment)
+        if not is_tagger:
+            return head, []
+        return dataclasses.replace(head, segment=0), [
+            "the tagger reads its words in segment 0, as the tokenizer of "
+            "transformers gives it"
+        ]
     check_fields(record, source, ("sha256",), options=dict, sha256=list[str])
     options, segment = dict(record.get("options") or {}), record.get("segment")
+    undone = []
     if _digest(theirs) not in record["sha256"]:
         undone = [n for n in _UNHEEDED if options.pop(n, None) is not None]
-        if head.kind == "tagging" and segment != 0:
+        if is_tagger and segment != 0:
             undone.append("segment")
             segment = 0
-        if undone:
-            remarks.append(
-                f"{source} keeps {', '.join(undone)} for another head: this "
-                "one was trained since without, as transformers does not heed "
-                "them"
-            )
     fields = dataclasses.asdict(head) | {
         "labels": head.labels and list(head.labels),
         "options": head.options | options,
         "segment": segment,
     }
-    return task_heads.head_from_dict(fields, source)
+    return task_heads.head_from_dict(fields, source), undone and [
+        f"{source} keeps {', '.join(undone)} for another head: this one was "
+        "trained since without, as transformers does not heed them"
+    ]
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -249,10 +231,6 @@ def write_head(
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """What a fine-tuned head adds to config.json, and its tensors there.
 
-    Args:
-      checkpoint: Has a discriminator, and the tensors of the head.
-      head: To be written.
-
     Raises:
       CheckpointError: If transformers has no such head.
     """
@@ -274,12 +252,9 @@ def write_head(
             "--encoder-only"
         )
     if head.kind == "question_answering":
-        ours = {
-            f"dense/{weight}": np.concatenate(
-                [ours[f"dense/{weight}"], ours[f"dense_1/{weight}"]], axis=-1
-            )
-            for weight in ("kernel", "bias")
-        }
+        for weight in ("kernel", "bias"):
+            both = [ours[f"{layer}/{weight}"] for layer in ("dense", "dense_1")]
+            ours[f"dense/{weight}"] = np.concatenate(both, axis=-1)
     else:
         labels = head.labels or _default_labels(head.kind, head.num_outputs)
         config["num_labels"] = len(labels)
@@ -289,10 +264,8 @@ def write_head(
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in ours:
             ours = _with_made_layer(ours, checkpoint)
-    return config, {
-        there: transposed(name, ours[name])
-        for name, there in _names(head.kind).items()
-    }
+    names = _names(head.kind).items()
+    return config, {there: transposed(n, ours[n]) for n, there in names}
 
 
 def _with_made_layer(
@@ -307,13 +280,6 @@ def _with_made_layer(
     each label. With more labels than that, the hidden layer is x + c with c so
     large that gelu does not change it (see `_with_shifted_identity`), and the
     output layer subtracts c W.
-
-    Args:
-      ours: "dense/kernel" [D, C] and "dense/bias" [C].
-      checkpoint: For the encoder's last LayerNorm.
-
-    Returns:
-      The same names, and "hidden/kernel" [D, D] and "hidden/bias" [D].
     """
     kernel, bias = ours["dense/kernel"], ours["dense/bias"]
     if 2 * kernel.shape[1] > kernel.shape[0]:

@@ -24,8 +24,6 @@ _SUBSTITUTIONS = (
 )
 # The output layer's kernel, which is the table of word embeddings.
 TIED = "generator_lm_head.weight"
-# Part of the model, but no weights.
-BUFFER = "electra.embeddings.position_ids"
 
 
 def _their_name(ours: str) -> str:

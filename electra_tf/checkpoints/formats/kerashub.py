@@ -31,7 +31,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields, read_json, refuse_lfs_pointer
-from electra_tf.text import vocabulary as vocabulary_lib
+from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
 # Name of the original within its scope -> path of the variable in KerasHub.
@@ -76,8 +76,8 @@ TOKENIZER_FILE = "tokenizer.json"
 _TOKENIZER_SETTINGS = {
     "split": True,
     "split_on_cjk": True,
-    "suffix_indicator": vocabulary_lib.SUFFIX_INDICATOR,
-    "oov_token": vocabulary_lib.UNK_TOKEN,
+    "suffix_indicator": vocabulary.SUFFIX_INDICATOR,
+    "oov_token": vocabulary.UNK_TOKEN,
     "special_tokens_in_strings": False,
 }
 # The weights may be in several files; a task's head is in a file of its own.
@@ -85,7 +85,6 @@ WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 # What the task model is whose head that is, by Keras's serialization.
 TASK_FILE = "task.json"
-_OUR_PACKAGE = "electra_tf"
 
 # The name of a backbone is free. This one says that it is a generator's
 # encoder; every other one is taken for a discriminator's.
@@ -119,15 +118,10 @@ def recognise(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
-    """Reads a preset.
+    """Reads a preset: the encoder, and the vocabulary of its tokenizer.
 
-    Args:
-      path: Its folder.
-
-    Returns:
-      The encoder, as the discriminator's unless its name says otherwise, and
-      the vocabulary if there is a tokenizer. Of a task model of this package,
-      whose head stays behind, the encoder has its own activation.
+    The encoder is the discriminator's unless its name says otherwise. Of a task
+    model of this package, whose head stays behind, it has its own activation.
 
     Raises:
       CheckpointError: If it is not the preset of an ElectraBackbone, or is
@@ -135,7 +129,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     """
     path = os.fspath(path)
     backbone = _load(path)
-    scope = "generator" if backbone.name == GENERATOR else "electra"
+    is_generator = backbone.name == GENERATOR
     act = _hidden_act_of_our_task(path)
     try:
         config = configs.EncoderConfig(
@@ -146,6 +140,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     except errors.ConfigError as error:
         raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
     weights = {variable.path: variable for variable in backbone.weights}
+    scope = "generator" if is_generator else "electra"
     tensors = {
         # Attention kernels have an axis for the heads there.
         name: weights.pop(NAMES.of(name)).numpy().reshape(shape)
@@ -154,20 +149,19 @@ def read(path: str | os.PathLike) -> Checkpoint:
     unused = sorted(weights)
     del backbone, weights
     gc.collect()  # See `write`.
-    remarks: list[str] = []
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
-    vocabulary = _read_vocabulary(path, remarks)
+    vocab, remarks = _read_vocabulary(path)
     if act:
         remarks.append(
-            f"{path}: the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
+            f"the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
             "from_preset alone, whose save_checkpoint writes it for everybody"
         )
     return Checkpoint(
         tensors,
-        discriminator=config if scope == "electra" else None,
-        generator=config if scope == "generator" else None,
-        vocabulary=vocabulary,
+        discriminator=None if is_generator else config,
+        generator=config if is_generator else None,
+        vocabulary=vocab,
         unused=tuple(unused),
         assumed=("initializer_range",),
         notes=tuple(remarks),
@@ -177,10 +171,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     """Writes a preset; see `notes` for what is not the same there.
 
-    Args:
-      checkpoint: Of it the discriminator's encoder and the vocabulary are
-        written, or the generator's encoder where there is no discriminator.
-      path: Folder for the preset.
+    Of the checkpoint the discriminator's encoder and the vocabulary are
+    written, or the generator's encoder where there is no discriminator.
 
     Raises:
       CheckpointError: If there is no encoder, or KerasHub cannot hold it.
@@ -192,27 +184,23 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     if config.hidden_act not in ("gelu", HIDDEN_ACT):
         raise CheckpointError(
             "KerasHub's ElectraBackbone has GELU and no other activation. "
-            f"Received: a model with hidden_act={config.hidden_act!r}"
+            f"Received: hidden_act={config.hidden_act!r}"
         )
     checkpoint.check_vocabulary(path)
     tensors = checkpoint.tensors
-    shapes = {
-        sizes.stored_name(tensors, name): shape
-        for name, shape in sizes.encoder_shapes(config, scope).items()
-    }
-    sizes.check_shapes(tensors, shapes, "the checkpoint")
     # Before the large part: a vocabulary may be refused.
-    vocabulary = checkpoint.vocabulary
-    tokenizer = _tokenizer(vocabulary) if vocabulary is not None else None
+    vocab = checkpoint.vocabulary
+    tokenizer = _tokenizer(vocab) if vocab is not None else None
     backbone = keras_hub.models.ElectraBackbone(
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         dtype="float32",
         name=GENERATOR if scope == "generator" else "electra_backbone",
     )
     weights = {variable.path: variable for variable in backbone.weights}
-    for name in shapes:
+    for name in sizes.encoder_shapes(config, scope):
         variable = weights.pop(NAMES.of(name))
-        variable.assign(np.reshape(tensors[name], variable.shape))
+        tensor = tensors[sizes.stored_name(tensors, name)]
+        variable.assign(np.reshape(tensor, variable.shape))
     width = config.hidden_size
     weights.pop("pooled_dense/kernel").assign(np.eye(width, dtype=np.float32))
     weights.pop("pooled_dense/bias").assign(np.zeros(width, np.float32))
@@ -234,13 +222,12 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         "pooled_dense of KerasHub, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector"
     )
-    vocabulary = checkpoint.vocabulary
-    if vocabulary is None:
-        lines.append("no tokenizer is written, for want of a vocabulary")
-        return tuple(lines)
-    lines += vocabulary.case_notes()
-    if vocabulary.settled().strip_accents and any(
-        _HANGUL.search(token) for token in vocabulary.tokens
+    vocab = checkpoint.vocabulary
+    if vocab is None:
+        return (*lines, "no tokenizer is written, for want of a vocabulary")
+    lines += vocab.case_notes()
+    if vocab.settled().strip_accents and any(
+        _HANGUL.search(token) for token in vocab.tokens
     ):
         lines.append(
             "KerasHub puts Hangul syllables together again after stripping "
@@ -289,12 +276,9 @@ def use_exact_gelu(backbone) -> None:
 
 def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
     """Scope and sizes of the encoder that a preset holds."""
-    if not checkpoint.encoders:
-        raise CheckpointError(
-            "Expected a checkpoint with an encoder to write for KerasHub. "
-            "Received: one without"
-        )
-    return next(iter(checkpoint.encoders.items()))
+    for scope, config in checkpoint.encoders.items():
+        return scope, config
+    raise CheckpointError("KerasHub has an encoder. Received: none")
 
 
 def _hidden_act_of_our_task(path: str) -> str | None:
@@ -303,7 +287,7 @@ def _hidden_act_of_our_task(path: str) -> str | None:
     if not os.path.isfile(task_file):
         return None
     task = read_json(task_file, config=dict)
-    if not str(task.get("registered_name")).startswith(f"{_OUR_PACKAGE}>"):
+    if not str(task.get("registered_name")).startswith("electra_tf>"):
         return None
     config = task.get("config") or {}
     check_fields(config, task_file, ("encoder",), encoder=dict)
@@ -328,12 +312,7 @@ def _load(path: str):
     files = sorted(glob.glob(os.path.join(glob.escape(path), WEIGHTS_FILES)))
     if not files:
         raise CheckpointError(f"{path} lacks the weights, model.weights.h5")
-    saved: list[str] = []
-
-    def add(name, item) -> None:
-        if isinstance(item, h5py.Dataset):
-            saved.append(name)
-
+    saved: list[object] = []
     for file in files:
         refuse_lfs_pointer(file)
     try:
@@ -344,14 +323,14 @@ def _load(path: str):
             )
         for file in files:
             with h5py.File(file) as weights:
-                weights.visititems(add)
+                weights.visititems(lambda _, item: saved.append(type(item)))
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
-    if len(saved) != len(backbone.weights):
+    if (number := saved.count(h5py.Dataset)) != len(backbone.weights):
         # KerasHub passes over what it has no layer for.
         raise CheckpointError(
             f"Expected {len(backbone.weights)} weights in {path}, as its "
-            f"{CONFIG_FILE} has it. Received: {len(saved)}"
+            f"{CONFIG_FILE} has it. Received: {number}"
         )
     return backbone
 
@@ -364,16 +343,16 @@ def _unreadable(path: str, error: Exception) -> CheckpointError:
     return CheckpointError(f"KerasHub cannot read {path}: {reason}")
 
 
-def _tokenizer(vocabulary: Vocabulary):
+def _tokenizer(vocab: Vocabulary):
     """KerasHub's tokenizer for a vocabulary."""
     import keras_hub
 
-    vocabulary_lib.refuse_odd_tokens(vocabulary.tokens)
+    vocabulary.refuse_odd_tokens(vocab.tokens)
     try:
         return keras_hub.models.ElectraTokenizer(
-            vocabulary=list(vocabulary.tokens),
-            lowercase=vocabulary.lower_cases(),
-            strip_accents=vocabulary.settled().strip_accents,
+            vocabulary=list(vocab.tokens),
+            lowercase=vocab.lower_cases(),
+            strip_accents=vocab.settled().strip_accents,
         )
     except _LOAD_ERRORS as error:
         raise CheckpointError(
@@ -382,24 +361,22 @@ def _tokenizer(vocabulary: Vocabulary):
         ) from None
 
 
-def _read_vocabulary(path: str, remarks: list[str]) -> Vocabulary | None:
-    """The vocabulary, if there is one; `remarks` gets a line for each other."""
+def _read_vocabulary(path: str) -> tuple[Vocabulary | None, list[str]]:
+    """The vocabulary, if there is one, and how text is split otherwise."""
     import keras_hub
 
     if not os.path.exists(os.path.join(path, TOKENIZER_FILE)):
-        return None
+        return None, []
     try:
         tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
         tokens = tuple(tokenizer.get_vocabulary())
-        vocabulary_lib.validate_vocab(tokens, path)
+        vocabulary.validate_vocab(tokens, path)
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
-    remarks += [
-        f"{path}: text may get other ids here than with its tokenizer's {name}="
+    lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
+    return Vocabulary(tokens, lower, strip), [
+        f"text may get other ids here than with its tokenizer's {name}="
         f"{theirs!r}"
         for name, usual in _TOKENIZER_SETTINGS.items()
         if (theirs := getattr(tokenizer, name)) != usual
     ]
-    return Vocabulary(
-        tokens, bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
-    )

@@ -8,13 +8,8 @@ from collections.abc import Mapping
 class LayerNames(typing.NamedTuple):
     """Where a library's encoder has what the original's has in its scope.
 
-    Attributes:
-      tables: Name of an embedding table -> its name there.
-      layers: The same for layers, whose weights have one name in both: kernel,
-        bias, gamma or beta.
-      transformer_layer: Of a transformer layer there; "{}" is its number.
-      transformer_layers: As `layers`, within encoder/layer_<i> and
-        `transformer_layer`.
+    The weights of a layer have one name in both: kernel, bias, gamma or beta.
+    "{}" is the number of a transformer layer.
     """
 
     tables: Mapping[str, str]

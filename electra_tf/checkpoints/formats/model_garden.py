@@ -106,9 +106,7 @@ _NEEDED = (
 class _Graph:
     """The objects of a checkpoint, by paths such as "encoder/_pooler_layer".
 
-    Attributes:
-      saved: The tensors of the checkpoint.
-      encoder: Name of the BERT encoder; None if there is none.
+    `encoder` is the name of the BERT encoder; None if there is none.
     """
 
     def __init__(self, saved: tensor_files.TensorsOnDisk):
@@ -116,14 +114,11 @@ class _Graph:
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
-        self.encoder = next(
-            (
-                n
-                for n in ENCODERS
-                if all(self.find(f"{n}/{p}") for p in _NEEDED)
-            ),
-            None,
-        )
+        names = (n for n in ENCODERS if self._is_bert(n))
+        self.encoder = next(names, None)
+
+    def _is_bert(self, name: str) -> bool:
+        return all(self.find(f"{name}/{part}") for part in _NEEDED)
 
     def find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
@@ -144,12 +139,7 @@ class _Graph:
 
 
 def recognise(path: str | os.PathLike) -> bool:
-    """Whether a path is an object-based checkpoint with an encoder.
-
-    Args:
-      path: Folder with a `checkpoint` file, or a checkpoint's path up to
-        ".index".
-    """
+    """Whether a path is an object-based checkpoint with an encoder."""
     prefix = tensor_files.find(path)
     if prefix is None:
         return False
@@ -163,14 +153,10 @@ def recognise(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
-    """Reads a checkpoint of an encoder.
+    """Reads a checkpoint of an encoder, as the discriminator's.
 
-    Args:
-      path: See `recognise`. Files beside it tell the dropouts and the
-        vocabulary; all sizes are in the tensors.
-
-    Returns:
-      The encoder as the discriminator's, and the vocabulary if there is one.
+    Files beside it tell the dropouts and the vocabulary; all sizes are in the
+    tensors.
 
     Raises:
       CheckpointError: If it holds another network, or is damaged.
@@ -222,12 +208,9 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     """Writes the discriminator's encoder; see `notes` for what differs there.
 
     Args:
-      checkpoint: What to write.
+      checkpoint: Has a discriminator.
       path: Folder for bert_model.ckpt, params.yaml and vocab.txt; a task takes
         it as `init_checkpoint`.
-
-    Raises:
-      CheckpointError: If there is no discriminator, or a tensor is missing.
     """
     import yaml
 
@@ -236,7 +219,6 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     config = kept.encoders["electra"]
     kept.check_vocabulary(path)
     shapes = sizes.encoder_shapes(config, "electra")
-    sizes.check_shapes(kept.tensors, shapes, "the checkpoint")
     width, heads = config.hidden_size, config.num_attention_heads
     theirs = {
         f"{POOLER}/kernel": np.eye(width, dtype=np.float32),

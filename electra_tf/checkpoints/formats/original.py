@@ -25,19 +25,15 @@ from electra_tf.text import vocabulary
 
 
 def read_original_checkpoint(prefix: str) -> dict[str, np.ndarray]:
-    """Reads all tensors of a checkpoint of the original.
+    """Variable name -> value, of a checkpoint that was saved by name.
 
     Args:
       prefix: Path up to the step, as in "model_dir/model.ckpt-1000"; the path
         of its .index file will do, and so will a folder with a `checkpoint`
         file, which stands for the latest one.
 
-    Returns:
-      Variable name -> value.
-
     Raises:
-      ValueError: If there is no such checkpoint, or it cannot be read, or was
-        not saved by name.
+      CheckpointError: If there is none, or it cannot be read.
     """
     return dict(_open(prefix))
 
@@ -72,15 +68,12 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     Beside the weights, `vocab.txt` and `hparams.json` are read where they are:
     the latter is what the original's --hparams takes, or fields of
     `configs.EncoderConfig` alone, and says how many heads the attention has
-    where these are not 64 wide.
+    where these are not 64 wide. Of several fine-tuned heads, the first one by
+    name is `head`; the others are among the tensors.
 
     Args:
       path: See `read_original_checkpoint`.
       hparams: Take the place of hparams.json.
-
-    Returns:
-      The checkpoint. Of several fine-tuned heads, the first one by name is
-      `head`; the others are among the tensors.
 
     Raises:
       CheckpointError: If it cannot be read, or is not an ELECTRA.
@@ -103,9 +96,9 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     hparams = hparams or {}
     said = _encoder_settings(hparams, prefix)
     known = {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
-    heads = sizes.generator_heads(tensors, "generator")
+    of_generator = {n: known[n] for n in known if n != "num_attention_heads"}
     checkpoint = sizes.read_sizes(
-        tensors, prefix, {"electra": known, "generator": known | heads}
+        tensors, prefix, {"electra": known, "generator": of_generator}
     )
     for name in said.keys() - known.keys():
         ours = getattr(checkpoint.discriminator, name, said[name])
@@ -114,16 +107,15 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
                 f"The settings of {prefix} say {name}={said[name]}, but its "
                 f"tensors have {name}={ours}"
             )
-    remarks: list[str] = []
-    if unused:
-        remarks.append(f"{prefix}: nothing reads {summarize(unused)}")
+    remarks = [f"nothing reads {summarize(unused)}"] if unused else []
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     vocab, lower = vocabulary.read(vocab_file), hparams.get("do_lower_case")
     if vocab is not None and lower is not None:
         if vocab.do_lower_case not in (None, lower):
             remarks.append(
-                f"{vocabulary.settings_file(vocab_file)} says do_lower_case="
-                f"{vocab.do_lower_case}, the hparams {lower}, which counts"
+                f"{os.path.basename(vocabulary.settings_file(vocab_file))} "
+                f"says do_lower_case={vocab.do_lower_case}, the hparams "
+                f"{lower}, which counts"
             )
         vocab = dataclasses.replace(vocab, do_lower_case=lower)
     step = saved.get("global_step")
@@ -184,32 +176,22 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         )
     if head is None:
         return tuple(lines)
-    segment = head.segment_of_words() if head.kind == "tagging" else None
-    for differs, what in (
-        (
-            head.pooling != configs.DEFAULT_POOLING,
-            f"reads the {head.pooling} of all tokens' vectors, the original's "
-            "the first token's",
+    segment = head.segment_of_words()
+    others = {
+        f"reads the {head.pooling} of all tokens' vectors": (
+            head.pooling != configs.DEFAULT_POOLING
         ),
-        (
-            head.hidden_activation is not None,
-            "has a hidden layer, the original's none",
+        "has a hidden layer": head.hidden_activation is not None,
+        f"reads words in segment {segment}": (
+            head.kind == "tagging" and segment != TAGGING_SEGMENT
         ),
-        (
-            segment not in (None, TAGGING_SEGMENT),
-            f"reads words in segment {segment}, the original's in segment "
-            f"{TAGGING_SEGMENT}",
-        ),
-        (
-            head.options.get("windows") is not None,
-            "reads a long text in windows, which the original cuts",
-        ),
-    ):
-        if differs:
-            lines.append(
-                f"the head {head.task_name!r} {what}: the original answers "
-                "otherwise"
-            )
+        "reads a long text in windows": "windows" in head.options,
+    }
+    if said := [what for what, is_so in others.items() if is_so]:
+        lines.append(
+            f"the head {head.task_name!r} {' and '.join(said)}, unlike those "
+            "of the original, which answers otherwise"
+        )
     return tuple(lines)
 
 
@@ -229,21 +211,19 @@ def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     }
     if _has_tables_of_its_own(tensors):
         expectations["embedding_size"] = config.hidden_size
+    received = dataclasses.asdict(config)
     if towers is None:
         # A generator alone has no settings beside it that say another.
-        expectations["hidden_act"] = (
-            _their_hidden_act(discriminator) if discriminator else "gelu"
-        )
-        act = _their_hidden_act(config)
-        config = dataclasses.replace(config, hidden_act=act)
+        act = _their_hidden_act(discriminator) if discriminator else "gelu"
+        expectations["hidden_act"] = act
+        received["hidden_act"] = _their_hidden_act(config)
     for name, expected in expectations.items():
-        received = getattr(config, name)
-        if received != expected:
+        if received[name] != expected:
             raise CheckpointError(
                 f"The original has no generator of hidden_size="
                 f"{config.hidden_size} with another {name} than {expected}"
                 f"{'' if discriminator else ' and no discriminator'}. "
-                f"Received: {received}; leave the generator behind with "
+                f"Received: {received[name]}; leave the generator behind with "
                 "--encoder-only"
             )
 
@@ -260,12 +240,7 @@ def _has_tables_of_its_own(tensors: Mapping[str, np.ndarray]) -> bool:
 
 
 def write_by_name(prefix: str, *parts: Mapping[str, np.ndarray]) -> None:
-    """Writes tensors as TensorFlow 1's Saver does.
-
-    Args:
-      prefix: Of the files.
-      *parts: Name -> value.
-    """
+    """Writes tensors, name -> value, as TensorFlow 1's Saver does."""
     part_of = {name: part for part in parts for name in part}
     names = sorted(part_of)
     with tf.device("cpu"):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 
 import numpy as np
@@ -10,41 +9,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.checkpoints import reading, task_heads
-from electra_tf.checkpoints.formats import electra_tf_format, original
+from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.errors import CheckpointError
 from electra_tf.training import saving
 from tests import helpers
 from tests.checkpoints import models
-
-
-@pytest.mark.parametrize(
-    "checkpoint",
-    [
-        models.pretrained(slots=True, max_seq_length=12),
-        models.pretrained(untied=True),
-        dataclasses.replace(models.electric(untied=True), is_electric=False),
-        models.pretrained(
-            slots=True,
-            iterations=5,
-            loss_scale={"scale": np.float32(4.0), "skipped": np.int64(2)},
-        ),
-        models.finetuned(),
-        models.finetuned("tagging", 5),
-        models.finetuned("question_answering"),
-        models.finetuned(assumed=("num_attention_heads",)),
-    ],
-    ids=lambda c: c.head.kind if c.head else "pretrained",
-)
-def test_what_is_written_is_read_bit_by_bit(tmp_path, checkpoint):
-    electra_tf_format.write(checkpoint, str(tmp_path))
-    assert reading.recognise(tmp_path) == "electra_tf"
-    assert not original.recognise(str(tmp_path))
-    read = reading.read_checkpoint(tmp_path)
-    models.assert_same_tensors(checkpoint, read)
-    for field in dataclasses.fields(checkpoint):
-        if field.name not in ("tensors", "optimizer"):
-            ours = getattr(checkpoint, field.name)
-            assert getattr(read, field.name) == ours, field.name
 
 
 def test_training_restores_it(tmp_path):
@@ -154,14 +123,12 @@ def test_refuses_the_config_of_another_version(tmp_path):
     [
         ({"format": 2}, r"Expected format \d in .*config.json. Received: 2, "),
         ({"model": None}, "config.json lacks model"),
-        ({"model": []}, "model must be an object"),
         ({"data": {"vocab_file": 5}}, "vocab_file must be a text"),
         ({"data": {"do_lower_case": "false"}}, "do_lower_case must be true or"),
         (
             {"class": "ConvertedCheckpoint", "assumed": "num_attention_heads"},
             "assumed must be a list, each part of it a text",
         ),
-        ({"class": "ConvertedCheckpoint", "head": "x"}, "head must be an obj"),
         (
             {"class": "FinetuningConfig"},
             "finished fine-tuning run with results",
@@ -183,13 +150,11 @@ def test_refuses_odd_records(tmp_path, changes, message):
             {"labels": ["a"]},
             "num_outputs must be as many as there are labels, 1",
         ),
-        ({"labels": "abc"}, "labels must be a list, each part of it a text"),
         ({"num_outputs": 3.5}, "num_outputs must be a whole number"),
         ({"kind": "poetry"}, "kind must be classification or"),
         ({"hidden_activation": "relu"}, "hidden_activation must be 'gelu'"),
         ({"task_name": "a b"}, "task_name must be letters, digits and"),
         ({"options": {"has_pairs": 1}}, "has_pairs must be true or false"),
-        ({"options": []}, "options must be an object"),
         ({"colour": "red"}, "Cannot read .* 'colour'"),
         (
             {"kind": "question_answering", "options": {"beam_size": "x"}},
@@ -219,8 +184,6 @@ def test_refuses_an_odd_head(changes, message):
             "num_outputs must be the width of .*layer, 3. Received: 2",
         ),
         ("classification", {"labels": [*"aba"]}, "differ. Received: a, b, a"),
-        ("regression", {"options": {"scale": 0}}, "the latter not 0"),
-        ("regression", {"options": {"min_value": math.nan}}, "be numbers.*nan"),
         ("tagging", {"segment": -1}, "segment must be one of the 2"),
     ],
 )
@@ -246,12 +209,6 @@ def test_odd_numbers_are_named(tmp_path):
         "1 tensors hold NaN or infinity, such as "
         "task_specific/letters/dense/bias"
     )
-    path = tmp_path / "config.json"
-    record = helpers.read_json(path)
-    for step in (-1, 2**63):
-        path.write_text(json.dumps(record | {"global_step": step}))
-        with pytest.raises(CheckpointError, match="global_step must be from 0"):
-            reading.read_checkpoint(tmp_path)
 
 
 def test_a_tagger_whose_segment_nothing_says(tmp_path):

@@ -1,6 +1,5 @@
 """Tests of checkpoints/formats/huggingface_card.py and of run_scores.py."""
 
-import dataclasses
 import hashlib
 import json
 
@@ -76,9 +75,7 @@ def test_a_snippet_computes_what_the_head_has_learned(tmp_path):
         assert line in cards.snippet(text).splitlines()
         for note in huggingface.notes(checkpoint):
             assert f"* {note}\n" in text
-    theirs = models.finetuned("tagging")
-    head = dataclasses.replace(theirs.head, segment=0)
-    theirs = dataclasses.replace(theirs, head=head)
+    theirs = models.finetuned("tagging", settings={"segment": 0})
     (text,) = cards.write(theirs, tmp_path / "theirs").values()
     assert "token_type_ids" not in text
 
@@ -141,37 +138,21 @@ def test_a_trial_with_patience_has_the_scores_of_its_best_step(tmp_path):
     assert run_scores.read(tmp_path / "trial_2" / "model.ckpt-90", 90)
 
 
-def test_a_fold_has_no_rows_of_all(tmp_path):
+def test_folds_and_several_tasks(tmp_path):
     trials = [trial | {"fold": trial["trial"]} for trial in RESULTS["trials"]]
     write_results(tmp_path, trials=trials, num_folds=2)
     assert run_scores.read(tmp_path).about == (
         "Of trial 2 of 2. On dev of fold 2 of 2. The trial was chosen by its "
         "score on dev."
     )
-
-
-def test_of_several_tasks_the_first_by_name(tmp_path):
-    of_task = {"num_rows": {"train": 9, "dev": 5}}
-    write_results(
-        tmp_path,
-        tasks={
-            "words": of_task | {"task": "words"},
-            "letters": of_task | {"task": "letters"},
-        },
-        trials=[
-            {
-                "trial": 2,
-                "tasks": {
-                    "words": {"dev": {"f1": 3.0}},
-                    "letters": {"dev": {"accuracy": 60.0}},
-                },
-            }
-        ],
-    )
+    tasks = {
+        n: {"task": n, "num_rows": {"dev": 5}} for n in ("words", "letters")
+    }
+    scores = {"words": {"dev": {"f1": 3.0}}, "letters": {"dev": {"f1": 60.0}}}
+    write_results(tmp_path, tasks=tasks, trials=[{"trial": 2, "tasks": scores}])
+    # The first by name.
     assert run_scores.read(tmp_path) == Scores(
-        {"dev": {"accuracy": 60.0}},
-        "letters",
-        "Of trial 2 of 1. Rows: train 9, dev 5.",
+        {"dev": {"f1": 60.0}}, "letters", "Of trial 2 of 1. Rows: dev 5."
     )
 
 

@@ -74,50 +74,11 @@ def test_a_pair_is_two_directories(pair):
     assert "generator_lm_head.weight" not in tensors
 
 
-def masked_lm(has_discriminator):
-    """One network that shares all weights with its generator."""
-    both = models.pretrained()
-    tensors = {
-        name: tensor
-        for name, tensor in both.tensors.items()
-        if not name.startswith("generator/")
-        and (has_discriminator or not name.startswith("discriminator_"))
-    }
-    kernel = models.random_tensors({"k": (8, 6)})["k"]
-    tensors["generator_predictions/dense/kernel"] = kernel
-    return dataclasses.replace(both, tensors=tensors, generator=None)
-
-
-@pytest.mark.parametrize(
-    "checkpoint",
-    [
-        models.pretrained(),
-        models.pretrained(untied=True),
-        models.with_three_segments(),
-        masked_lm(has_discriminator=True),
-        masked_lm(has_discriminator=False),
-        models.finetuned("multi_label_classification"),
-    ],
-    ids=["pair", "untied", "segments", "tied", "masked_lm", "multi_label"],
-)
-def test_what_is_written_is_read_bit_by_bit(tmp_path, checkpoint):
+def test_other_activations_travel_with_a_note_on_the_head(tmp_path):
+    checkpoint = models.with_hidden_act(models.pretrained(), "relu")
     huggingface.write(checkpoint, str(tmp_path))
-    read = reading.read_checkpoint(tmp_path)
-    models.assert_same_tensors(checkpoint, read)
-    for name in ("discriminator", "generator", "head", "vocabulary"):
-        assert getattr(read, name) == getattr(checkpoint, name), name
-    assert (read.assumed, read.unused, read.other_head) == ((), (), "")
-
-
-@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
-def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
-    checkpoint = models.with_hidden_act(models.pretrained(), hidden_act)
-    huggingface.write(checkpoint, str(tmp_path))
-    read = reading.read_checkpoint(tmp_path)
-    models.assert_same_tensors(checkpoint, read)
-    assert read.activations == (hidden_act,)
-    note = read.notes[-1]
-    assert f"this package {hidden_act}, as the original does" in note
+    note = reading.read_checkpoint(tmp_path).notes[-1]
+    assert "this package relu, as the original does" in note
     assert note in huggingface.notes(checkpoint)
     # Nothing else has such a head.
     others = reading.read_checkpoint(tmp_path / "discriminator").notes
@@ -134,52 +95,46 @@ def test_one_of_a_pair_is_read_by_itself(pair):
     models.assert_same_tensors(generator, reading.read_checkpoint(pair))
 
 
-def test_refuses_a_pair_that_electra_cannot_have(pair):
+def other_table(pair):
     def edit(tensors):
         tensors["electra.embeddings.word_embeddings.weight"] += 1.0
 
     edit_tensors(pair / "generator", edit)
-    with pytest.raises(
-        CheckpointError,
-        match="the generator's embeddings must be the discriminator's, or as "
-        "wide as its hidden vectors. Received: others, 6 wide with hidden_si",
-    ):
-        reading.read_checkpoint(pair)
 
 
-def test_refuses_two_models_of_a_kind(pair):
+def other_output_layer(pair):
+    def edit(tensors):
+        table = tensors["electra.embeddings.word_embeddings.weight"]
+        tensors["generator_lm_head.weight"] = table + 1.0
+
+    edit_tensors(pair / "generator", edit)
+
+
+def two_discriminators(pair):
     shutil.rmtree(pair / "generator")
     shutil.copytree(pair / "discriminator", pair / "generator")
-    with pytest.raises(CheckpointError, match="Received: two models of a kind"):
-        reading.read_checkpoint(pair)
 
 
 @pytest.mark.parametrize(
-    ("kind", "num_outputs", "architecture"),
+    ("damage", "message"),
     [
-        ("classification", 3, "SequenceClassification"),
-        # More labels than half the hidden channels.
-        ("classification", 6, "SequenceClassification"),
-        ("regression", 1, "SequenceClassification"),
-        ("tagging", 5, "TokenClassification"),
-        ("question_answering", 0, "QuestionAnswering"),
+        (other_table, "as wide as .* others, 6 wide with hidden_size=4"),
+        (other_output_layer, "generator_lm_head.weight must be the table"),
+        (two_discriminators, "two models of a kind"),
     ],
 )
-def test_heads_travel(tmp_path, kind, num_outputs, architecture):
-    checkpoint = models.finetuned(kind, num_outputs)
+def test_refuses_a_pair_that_electra_cannot_have(pair, damage, message):
+    damage(pair)
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(pair)
+
+
+def test_many_labels_are_another_form_of_the_same_function(tmp_path):
+    """More than half of the hidden channels."""
+    checkpoint = models.finetuned("classification", 6)
     huggingface.write(checkpoint, str(tmp_path))
-    config = helpers.read_json(tmp_path / "config.json")
-    assert config["architectures"] == [f"ElectraFor{architecture}"]
     read = reading.read_checkpoint(tmp_path)
-    if num_outputs == 6:
-        assert read.head.hidden_activation == "gelu"
-    else:
-        head = checkpoint.head
-        if kind == "regression":  # Whose outputs there are the labels.
-            options = {"min_value": 0.0, "scale": 1.0}
-            head = dataclasses.replace(head, options=options)
-        assert read.head == head
-        models.assert_same_tensors(checkpoint, read)
+    assert read.head.hidden_activation == "gelu"
     inputs = verify.random_inputs(models.ENCODER)
     for difference in verify.compare(
         verify.forward(checkpoint, inputs),
@@ -189,122 +144,106 @@ def test_heads_travel(tmp_path, kind, num_outputs, architecture):
         assert difference.fits, difference
 
 
+UNIT = {"has_pairs": True, "min_value": 1.0, "scale": 4.0}
+
+
 @pytest.mark.parametrize(
-    ("kind", "segment", "options", "noted"),
+    ("kind", "settings", "noted"),
     [
         (
             "regression",
-            None,
-            {"has_pairs": True, "min_value": 1.0, "scale": 4.0},
+            {"options": UNIT},
             "has_pairs, min_value, scale, max_seq_length",
         ),
         (
             "classification",
-            None,
-            {"windows": {"stride": 4, "max_windows": 3}},
+            {"options": {"windows": {"stride": 4, "max_windows": 3}}},
             "windows, max_seq_length",
         ),
-        ("tagging", 1, {"as_original": True}, "as_original, max_seq_length"),
-        ("tagging", 0, {}, "max_seq_length"),
-        ("tagging", None, {}, "max_seq_length"),
+        ("tagging", {"segment": 0}, "max_seq_length"),
+        ("tagging", {"segment": None}, "max_seq_length"),
         (
             "question_answering",
-            None,
-            {"doc_stride": 7, "beam_size": 20, "qa_na_threshold": -2.75},
+            {
+                "options": models.finetuned("question_answering").head.options
+                | {"doc_stride": 7, "qa_na_threshold": -2.75}
+            },
             "doc_stride, qa_na_threshold, max_seq_length",
         ),
     ],
 )
 def test_settings_travel_that_transformers_lacks(
-    tmp_path, kind, segment, options, noted
+    tmp_path, kind, settings, noted
 ):
-    num_outputs = 1 if kind == "regression" else 3
     written = models.finetuned(
         kind,
-        num_outputs,
+        1 if kind == "regression" else 3,
+        settings,
         max_seq_length=9,
         vocabulary=dataclasses.replace(
             models.VOCABULARY, text_cleaning="kcelectra"
         ),
     )
-    options = written.head.options | options
-    head = dataclasses.replace(written.head, options=options, segment=segment)
-    written = dataclasses.replace(written, head=head)
     huggingface.write(written, str(tmp_path))
     read = reading.read_checkpoint(tmp_path)
-    if kind == "question_answering":
-        del options["beam_size"]  # As by default.
-    assert read.head == dataclasses.replace(head, options=options)
-    assert read.max_seq_length == 9
-    assert read.vocabulary == written.vocabulary
+    for field in ("head", "max_seq_length", "vocabulary"):
+        assert getattr(read, field) == getattr(written, field)
     notes = " ".join(huggingface.notes(written))
-    assert f"what transformers does not heed: {noted}" in notes
-    assert "keeps text_cleaning='kcelectra' for this package" in notes
+    assert f"does not heed: {noted}, text_cleaning='kcelectra'" in notes
+    is_unsaid = settings == {"segment": None}
     is_said = "reads its words in segment 1, the tokenizer of tran" in notes
-    assert is_said == (kind == "tagging" and segment != 0)
-    assert bool(read.remarks[len(read.notes) :]) == (
-        kind == "tagging" and segment is None
-    )
+    assert is_said == is_unsaid == (len(read.remarks) > len(read.notes))
 
 
 def test_a_tagger_of_theirs_has_their_segment(tmp_path):
-    huggingface.write(models.finetuned("tagging", 5), str(tmp_path))
-    edit_config(tmp_path, electra_tf=None)
-    read = reading.read_checkpoint(tmp_path)
-    assert read.head.segment == 0
-    assert "segment 0, as the tokenizer of transformers gives" in read.notes[-1]
-    inputs = verify.random_inputs(models.ENCODER, read.head)
-    assert not inputs["segment_ids"].any()
-    ones = verify.random_inputs(
-        models.ENCODER, models.finetuned("tagging").head
-    )
-    np.testing.assert_array_equal(ones["segment_ids"], ones["input_mask"])
-    # After a training there, what was kept is of another head.
-    edit_config(
-        tmp_path,
-        electra_tf={"head": {"kind": "regression", "options": {"scale": 4.0}}},
-    )
-    assert reading.read_checkpoint(tmp_path).head == read.head
+    written = models.finetuned("tagging", 5)
+    huggingface.write(written, str(tmp_path))
+    # Also what was kept of another head, before a training there.
+    other = {"head": {"kind": "regression", "options": {"scale": 4.0}}}
+    for kept in (None, other):
+        edit_config(tmp_path, electra_tf=kept)
+        read = reading.read_checkpoint(tmp_path)
+        assert (read.head.segment, read.head.options) == (0, {})
+        assert "segment 0, as the tokenizer of trans" in read.notes[-1]
+    for head, segments in ((read.head, 0), (written.head, 1)):
+        inputs = verify.random_inputs(models.ENCODER, head)
+        np.testing.assert_array_equal(
+            inputs["segment_ids"], segments * inputs["input_mask"]
+        )
 
 
 @pytest.mark.parametrize(
-    ("kind", "segment", "options", "undone"),
+    ("kind", "settings", "undone"),
     [
+        ("regression", {"options": UNIT}, "min_value, scale"),
         (
-            "regression",
-            None,
-            {"has_pairs": True, "min_value": 1.0, "scale": 4.0},
-            "min_value, scale",
+            "tagging",
+            {"segment": 1, "options": {"as_original": True}},
+            "as_original, segment",
         ),
-        ("tagging", 1, {"as_original": True}, "as_original, segment"),
     ],
 )
 def test_a_training_there_undoes_what_it_does_not_heed(
-    tmp_path, kind, segment, options, undone
+    tmp_path, kind, settings, undone
 ):
-    written = models.finetuned(kind, 1)
-    head = dataclasses.replace(written.head, options=options, segment=segment)
-    huggingface.write(dataclasses.replace(written, head=head), str(tmp_path))
-    before = reading.read_checkpoint(tmp_path)
-    assert before.head == head
-    # Rounded is not trained.
-    edit_tensors(
-        tmp_path,
-        lambda tensors: tensors.update(
-            {name: t.astype(np.float16) for name, t in tensors.items()}
-        ),
-    )
-    rounded = reading.read_checkpoint(tmp_path).head
-    assert (rounded.options, rounded.segment) == (options, segment)
+    written = models.finetuned(kind, 1, settings)
+    huggingface.write(written, str(tmp_path))
+    assert reading.read_checkpoint(tmp_path).head == written.head
+
+    def halve(tensors):
+        tensors |= {n: t.astype(np.float16) for n, t in tensors.items()}
 
     def train(tensors):
         name = next(n for n in tensors if n.startswith("classifier."))
         tensors[name] += 1.0
 
+    edit_tensors(tmp_path, halve)  # Rounded is not trained.
+    rounded = reading.read_checkpoint(tmp_path).head
+    assert {name: getattr(rounded, name) for name in settings} == settings
     edit_tensors(tmp_path, train)
     read = reading.read_checkpoint(tmp_path)
     assert read.head.unit == (0.0, 1.0) and not read.head.as_original
-    assert read.head.has_pairs == head.has_pairs
+    assert read.head.has_pairs == written.head.has_pairs
     assert read.head.segment == (0 if kind == "tagging" else None)
     assert f"keeps {undone} for another head: this one" in read.notes[-1]
 
@@ -313,11 +252,8 @@ def test_a_training_there_undoes_what_it_does_not_heed(
     ("architecture", "kind"),
     [
         ("ElectraForTokenClassification", "tagging"),
-        ("KoElectraForTokens", "tagging"),
         (None, "tagging"),
         ("ElectraForMultipleChoice", None),
-        ("ElectraForSequenceClassification", None),
-        ("ElectraForManyLabels", None),
     ],
 )
 def test_only_the_class_tells_a_tagger(tmp_path, architecture, kind):
@@ -335,16 +271,17 @@ def test_only_the_class_tells_a_tagger(tmp_path, architecture, kind):
 
 
 def test_their_threshold_of_no_answer_is_0(tmp_path):
-    written = models.finetuned("question_answering")
-    options = dict(written.head.options)
+    options = dict(models.finetuned("question_answering").head.options)
     del options["qa_na_threshold"]  # The original's.
-    head = dataclasses.replace(written.head, options=options)
-    huggingface.write(dataclasses.replace(written, head=head), str(tmp_path))
-    found = reading.read_checkpoint(tmp_path).head.question_answering
-    assert found.qa_na_threshold == -2.75
+    huggingface.write(
+        models.finetuned("question_answering", settings={"options": options}),
+        str(tmp_path),
+    )
+    head = reading.read_checkpoint(tmp_path).head
+    assert head.question_answering.qa_na_threshold == -2.75
     edit_config(tmp_path, electra_tf=None)
-    found = reading.read_checkpoint(tmp_path).head.question_answering
-    assert found.qa_na_threshold == 0.0
+    head = reading.read_checkpoint(tmp_path).head
+    assert head.question_answering.qa_na_threshold == 0.0
 
 
 def test_what_config_json_does_not_say_is_what_transformers_takes(finetuned):
@@ -356,12 +293,9 @@ def test_what_config_json_does_not_say_is_what_transformers_takes(finetuned):
     assert read.assumed == ()
 
 
-def test_labels_travel(finetuned):
-    assert helpers.read_json(finetuned / "config.json")["id2label"] == {
-        "0": "label 0",
-        "1": "label 1",
-        "2": "label 2",
-    }
+def test_labels_of_transformers_are_no_names(finetuned):
+    labels = helpers.read_json(finetuned / "config.json")["id2label"]
+    assert labels == {str(i): f"label {i}" for i in range(3)}
     edit_config(finetuned, id2label={str(i): f"LABEL_{i}" for i in range(3)})
     assert reading.read_checkpoint(finetuned).head.labels is None
 
@@ -388,41 +322,6 @@ def test_a_head_with_a_hidden_layer_travels(finetuned, tmp_path):
     )
 
 
-def test_a_model_without_a_head_has_no_prefix(tmp_path):
-    huggingface.write(models.finetuned().encoder_only(), str(tmp_path))
-    config = helpers.read_json(tmp_path / "config.json")
-    assert config["architectures"] == ["ElectraModel"]
-    edit_tensors(
-        tmp_path,
-        lambda tensors: [
-            tensors.__setitem__(
-                name.removeprefix("electra."), tensors.pop(name)
-            )
-            for name in list(tensors)
-        ],
-    )
-    models.assert_same_tensors(
-        models.finetuned().encoder_only(), reading.read_checkpoint(tmp_path)
-    )
-
-
-def test_old_names_and_buffers(finetuned):
-    def edit(tensors):
-        for name in list(tensors):
-            if "LayerNorm.weight" in name:
-                new = name.replace("weight", "gamma")
-                tensors[new] = tensors.pop(name)
-            elif "LayerNorm.bias" in name:
-                new = name.replace("bias", "beta")
-                tensors[new] = tensors.pop(name)
-        tensors["electra.embeddings.position_ids"] = np.arange(12)[np.newaxis]
-
-    edit_tensors(finetuned, edit)
-    models.assert_same_tensors(
-        models.finetuned(), reading.read_checkpoint(finetuned)
-    )
-
-
 def test_a_pair_with_two_tokenizers_is_noted(pair):
     assert not any(
         "generator" in n for n in reading.read_checkpoint(pair).notes
@@ -436,30 +335,7 @@ def test_a_pair_with_two_tokenizers_is_noted(pair):
     )
 
 
-def test_other_tensors_are_reported(finetuned):
-    edit_tensors(
-        finetuned,
-        lambda tensors: tensors.update(extra=np.zeros(2, np.float32)),
-    )
-    assert reading.read_checkpoint(finetuned).unused == ("extra",)
-
-
-def test_half_precision_becomes_float32(finetuned):
-    edit_tensors(
-        finetuned,
-        lambda tensors: tensors.update(
-            {name: t.astype(np.float16) for name, t in tensors.items()}
-        ),
-    )
-    read = reading.read_checkpoint(finetuned)
-    assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
-
-
 SECOND_SHARD = "model-00002-of-00002.safetensors"
-
-
-def cut(path, size):
-    path.write_bytes(path.read_bytes()[:size])
 
 
 def split(folder):
@@ -477,53 +353,77 @@ def split(folder):
     return index
 
 
-def test_shards(finetuned):
-    split(finetuned)
-    models.assert_same_tensors(
-        models.finetuned(), reading.read_checkpoint(finetuned)
-    )
-
-
-def test_a_tensor_is_that_of_the_shard_that_the_index_names(finetuned):
-    split(finetuned)
-    first, second = sorted(finetuned.glob("model-*.safetensors"))
-    ours, theirs = load_file(first), load_file(second)
-    stale = {name: tensor + 1 for name, tensor in ours.items()}
-    save_file(stale | theirs, second)
-    models.assert_same_tensors(
-        models.finetuned(), reading.read_checkpoint(finetuned)
-    )
-
-
-def test_refuses_an_output_layer_of_its_own(pair):
+def without_prefix(folder):
     def edit(tensors):
-        table = tensors["electra.embeddings.word_embeddings.weight"]
-        tensors["generator_lm_head.weight"] = table + 1.0
+        for name in list(tensors):
+            tensors[name.removeprefix("electra.")] = tensors.pop(name)
 
-    edit_tensors(pair / "generator", edit)
-    with pytest.raises(
-        CheckpointError, match="generator_lm_head.weight must be the table"
-    ):
-        reading.read_checkpoint(pair)
+    edit_tensors(folder, edit)
+
+
+def with_old_names(folder):
+    def edit(tensors):
+        for name in list(tensors):
+            new = re.sub("LayerNorm.weight", "LayerNorm.gamma", name)
+            new = re.sub("LayerNorm.bias", "LayerNorm.beta", new)
+            tensors[new] = tensors.pop(name)
+        tensors["electra.embeddings.position_ids"] = np.arange(12)[np.newaxis]
+
+    edit_tensors(folder, edit)
+
+
+def stale_shard(folder):
+    split(folder)
+    first, second = sorted(folder.glob("model-*.safetensors"))
+    stale = {name: tensor + 1 for name, tensor in load_file(first).items()}
+    save_file(stale | load_file(second), second)
+
+
+@pytest.mark.parametrize("kind", ["tagging", None])
+@pytest.mark.parametrize(
+    "change", [without_prefix, with_old_names, split, stale_shard]
+)
+def test_other_forms_of_a_model_are_read(tmp_path, kind, change):
+    checkpoint = models.finetuned(kind or "tagging", 3)
+    checkpoint = checkpoint if kind else checkpoint.encoder_only()
+    huggingface.write(checkpoint, str(tmp_path))
+    architecture = "ElectraForTokenClassification" if kind else "ElectraModel"
+    config = helpers.read_json(tmp_path / "config.json")
+    assert config["architectures"] == [architecture]
+    change(tmp_path)
+    models.assert_same_tensors(checkpoint, reading.read_checkpoint(tmp_path))
+
+
+def test_half_precision_becomes_float32_and_other_tensors_are_told(finetuned):
+    def edit(tensors):
+        for name in tensors:
+            tensors[name] = tensors[name].astype(np.float16)
+        tensors["extra"] = np.zeros(2, np.float32)
+
+    edit_tensors(finetuned, edit)
+    read = reading.read_checkpoint(finetuned)
+    assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
+    assert read.unused == ("extra",)
 
 
 def test_a_pickled_file_takes_torch(finetuned, monkeypatch):
-    tensors = (finetuned / "model.safetensors").read_bytes()
-    (finetuned / "model.safetensors").unlink()
-    (finetuned / "pytorch_model.bin").write_bytes(tensors)
+    (finetuned / "model.safetensors").rename(finetuned / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
         CheckpointError,
-        match=r"pytorch_model.bin takes the package torch: pip install "
-        r"'electra_tf\[interop\]'",
+        match=r"takes the package torch: .*electra_tf\[interop\]",
     ):
         reading.read_checkpoint(finetuned)
 
 
+@pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("lower", [True, False])
-def test_the_tokenizer_is_written(tmp_path, lower):
-    vocabulary = Vocabulary(tuple(helpers.VOCAB), lower)
-    huggingface.write(models.finetuned(vocabulary=vocabulary), str(tmp_path))
+def test_the_tokenizer_is_written(tmp_path, lower, said):
+    """With the case that follows from the tokens where nothing says it."""
+    tokens = (*helpers.VOCAB[:-1], "ab" if lower else "Ab")
+    vocabulary = Vocabulary(tokens, lower if said else None)
+    written = models.finetuned(vocabulary=vocabulary)
+    huggingface.write(written, str(tmp_path))
     settings = helpers.read_json(tmp_path / "tokenizer_config.json")
     assert settings["do_lower_case"] is lower
     assert settings["strip_accents"] is lower
@@ -531,20 +431,8 @@ def test_the_tokenizer_is_written(tmp_path, lower):
     assert settings["mask_token"] == "[MASK]"
     read = reading.read_checkpoint(tmp_path).vocabulary
     assert (read.do_lower_case, read.strip_accents) == (lower, lower)
-
-
-def test_a_fast_tokenizer_is_read_where_there_is_no_other(finetuned):
-    vocab = {token: i for i, token in enumerate(helpers.VOCAB)}
-    fast = {
-        "normalizer": {"lowercase": False, "strip_accents": None},
-        "model": {"type": "WordPiece", "vocab": vocab},
-    }
-    (finetuned / "tokenizer.json").write_text(json.dumps(fast))
-    (finetuned / "vocab.txt").unlink()
-    (finetuned / "tokenizer_config.json").unlink()
-    assert reading.read_checkpoint(finetuned).vocabulary == Vocabulary(
-        tuple(helpers.VOCAB), False, False
-    )
+    notes = " ".join(huggingface.notes(written))
+    assert (f"lower-cased: taken as {lower}" in notes) != said
 
 
 FAST = {
@@ -556,99 +444,54 @@ FAST = {
     },
 }
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
-ADDED = "1 added tokens, such as 'wa', are tokens there wherever"
+ADDED = r"added_tokens=\['wa'\]"
+JAPANESE = "BertJapaneseTokenizer"
 
 
 @pytest.mark.parametrize(
-    ("settings", "fast", "lower", "strip", "remark"),
+    ("settings", "fast", "treatment", "remark"),
     [
-        ({}, None, True, True, ""),
-        ({"strip_accents": False}, None, True, False, ""),
+        ({}, None, (True, True), ""),
+        ({"strip_accents": False}, None, (True, False), ""),
         (
             {"do_lower_case": False, "strip_accents": True},
             None,
-            False,
-            True,
-            "the tokenizer's strip_accents=True",
+            (False, True),
+            "strip_accents=True",
         ),
-        (
-            {},
-            FAST,
-            True,
-            True,
-            "false, which .* passes over: text is read lower-cased",
-        ),
-        (GENERIC, FAST, False, False, ""),
-        (
-            None,
-            FAST,
-            False,
-            False,
-            "false, which transformers passes over: text is read cased",
-        ),
+        ({}, FAST, (True, True), "lowercase=False"),
+        (GENERIC, FAST, (False, False), ""),
+        (None, FAST, (False, False), ""),
         (
             {"tokenizer_class": "TokenizersBackend"},
             FAST | {"normalizer": {"type": "NFKC"}},
-            None,
-            None,
-            "the tokenizer's normalizer='NFKC'",
+            (None, None),
+            "normalizer='NFKC'",
         ),
         (
             GENERIC,
-            FAST | {"pre_tokenizer": None},
-            False,
-            False,
-            "the tokenizer's pre_tokenizer=None",
-        ),
-        (
-            GENERIC,
-            FAST | {"model": {"type": "BPE"}},
-            False,
-            False,
-            "the tokenizer's model='BPE'",
+            FAST | {"pre_tokenizer": None, "model": {"type": "BPE"}},
+            (False, False),
+            "pre_tokenizer=None, model='BPE'",
         ),
         (
             GENERIC,
             FAST | {"model": FAST["model"] | {"unk_token": "<unk>"}},
-            False,
-            False,
-            "the tokenizer's unk_token='<unk>'",
+            (False, False),
+            "unk_token='<unk>'",
         ),
-        (
-            {"tokenizer_class": "BertJapaneseTokenizer"},
-            None,
-            True,
-            True,
-            "tokenizer's tokenizer_class='BertJapaneseTokenizer'",
-        ),
-        (
-            {"mask_token": {"content": "<mask>"}},
-            None,
-            True,
-            True,
-            "mask_token is '<mask>' there, '\\[MASK\\]' here",
-        ),
+        ({"tokenizer_class": JAPANESE}, None, (True, True), JAPANESE),
         (
             {"added_tokens_decoder": {"7": {"content": "wa"}}},
             None,
-            True,
-            True,
+            (True, True),
             ADDED,
         ),
-        ({"additional_special_tokens": ["wa"]}, None, True, True, ADDED),
-        ({"extra_special_tokens": {"a": "wa"}}, None, True, True, ADDED),
-        ({}, {"added_tokens": [{"content": "wa"}]}, True, True, ADDED),
-        (
-            {},
-            {"model": {"vocab": {"[PAD]": 0}}},
-            True,
-            True,
-            "tokenizer.json has other tokens than vocab.txt",
-        ),
+        ({}, {"added_tokens": [{"content": "wa"}]}, (True, True), ADDED),
     ],
 )
 def test_a_tokenizer_is_read_as_transformers_does_or_noted(
-    finetuned, settings, fast, lower, strip, remark
+    finetuned, settings, fast, treatment, remark
 ):
     path = finetuned / "tokenizer_config.json"
     path.unlink()
@@ -657,33 +500,22 @@ def test_a_tokenizer_is_read_as_transformers_does_or_noted(
     if fast is not None:
         (finetuned / "tokenizer.json").write_text(json.dumps(fast))
     read = reading.read_checkpoint(finetuned)
-    found = read.vocabulary
-    assert (found.do_lower_case, found.strip_accents) == (lower, strip)
+    vocabulary = read.vocabulary
+    assert (vocabulary.do_lower_case, vocabulary.strip_accents) == treatment
     *notes, last = read.notes
     assert last == huggingface_files.SPECIAL_TOKENS_NOTE
     assert len(notes) == bool(remark)
     assert re.search(remark, "".join(notes))
+    if fast and fast.get("model", {}).get("vocab") == FAST["model"]["vocab"]:
+        (finetuned / "vocab.txt").unlink()
+        assert reading.read_checkpoint(finetuned).vocabulary == vocabulary
 
 
 @pytest.mark.parametrize(
     ("name", "content", "remark"),
     [
         ("added_tokens.json", {"wa": 5}, ADDED),
-        (
-            "special_tokens_map.json",
-            {"additional_special_tokens": ["wa"]},
-            ADDED,
-        ),
-        (
-            "special_tokens_map.json",
-            {"mask_token": "wa"},
-            "mask_token is 'wa' the",
-        ),
-        (
-            "config.json",
-            {"tokenizer_class": "BertJapaneseTokenizer"},
-            "tokenizer's tokenizer_class='BertJapaneseTokenizer'",
-        ),
+        ("config.json", {"tokenizer_class": JAPANESE}, JAPANESE),
     ],
 )
 def test_other_files_that_tell_of_tokens_are_heeded(
@@ -693,11 +525,9 @@ def test_other_files_that_tell_of_tokens_are_heeded(
     del settings["tokenizer_class"]
     (finetuned / "tokenizer_config.json").write_text(json.dumps(settings))
     path = finetuned / name
-    if path.exists():
-        content = helpers.read_json(path) | content
-    path.write_text(json.dumps(content))
-    notes = reading.read_checkpoint(finetuned).notes
-    assert any(remark in note for note in notes)
+    known = helpers.read_json(path) if path.exists() else {}
+    path.write_text(json.dumps(known | content))
+    assert re.search(remark, reading.read_checkpoint(finetuned).notes[0])
 
 
 @pytest.mark.parametrize(
@@ -705,27 +535,10 @@ def test_other_files_that_tell_of_tokens_are_heeded(
     [
         (5, "electra_tf must be an object"),
         ({"max_seq_length": "9"}, "max_seq_length must be a whole number"),
-        ({"max_seq_length": 2}, "max_seq_length must be from 3"),
         ({"head": []}, "head must be an object"),
-        ({"head": {"options": {"scale": "4"}}}, "scale must be a number"),
         ({"head": {"options": {"scale": True}}}, "scale must be a number"),
         ({"head": {"options": {"windows": {}}}}, "lacks stride"),
-        (
-            {
-                "head": {
-                    "options": {
-                        "windows": {
-                            "stride": 4,
-                            "max_windows": 3,
-                            "by_tokens": 1,
-                        }
-                    }
-                }
-            },
-            "by_tokens must be true or false",
-        ),
         ({"head": {"segment": 2}}, "one of the 2 .* has, counted from 0"),
-        ({"head": {"segment": "1"}}, "segment must be a whole number"),
     ],
 )
 def test_refuses_settings_of_ours_that_are_odd(tmp_path, kept, message):
@@ -738,7 +551,7 @@ def test_refuses_settings_of_ours_that_are_odd(tmp_path, kept, message):
         reading.read_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("token", ["a\nb", "a\rb", " a", ""])
+@pytest.mark.parametrize("token", ["a\nb", ""])
 def test_refuses_a_token_that_would_shift_others(tmp_path, token):
     tokens = (*helpers.VOCAB[:-1], token)
     with pytest.raises(CheckpointError, match="with the id 19, which would be"):
@@ -747,155 +560,99 @@ def test_refuses_a_token_that_would_shift_others(tmp_path, token):
         )
 
 
-@pytest.mark.parametrize("lower", [True, False])
-def test_case_follows_from_the_vocabulary_where_nothing_says_it(
-    tmp_path, lower
-):
-    tokens = [*helpers.VOCAB[:-1], "ab" if lower else "Ab"]
-    written = models.finetuned(vocabulary=Vocabulary(tuple(tokens)))
-    huggingface.write(written, str(tmp_path))
-    settings = helpers.read_json(tmp_path / "tokenizer_config.json")
-    assert settings["do_lower_case"] is lower
-    assert settings["strip_accents"] is lower
-    notes = " ".join(huggingface.notes(written))
-    assert f"lower-cased: taken as {lower}, since the vocabulary has" in notes
-
-
-LAYER = "electra.encoder.layer.1.output."
 NUMPY_LACKS = json.dumps(
     {"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
 ).encode()
-
-
-def moved(tensors, old, new, add=0):
-    tensors[new] = tensors[old] + add
-    if not add:
-        del tensors[old]
+FLOAT8 = len(NUMPY_LACKS).to_bytes(8, "little") + NUMPY_LACKS + b"0"
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "content", "message"),
     [
-        *(
-            (lambda p, c=changes: edit_config(p, **c), message)
-            for changes, message in (
-                ({"model_type": "bert"}, "a model of the type bert"),
-                (
-                    {"model_type": None, "architectures": ["RobertaForX"]},
-                    "a model of the type roberta",
-                ),
-                ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
-                ({"hidden_act": "swish"}, "hidden_act must be .*'swish'"),
-                ({"hidden_act": ["relu"]}, "hidden_act must be .*relu"),
-                ({"position_embedding_type": "relative_key"}, "'absolute'"),
-                ({"is_decoder": True}, "is_decoder must be False"),
-                ({"hidden_size": 16}, "tensors beside it have hidden_size=8"),
-                ({"num_attention_heads": 3}, "heads must divide"),
-                ({"id2label": {"0": "a", "1": "b"}}, "name the classes 0 to 2"),
-            )
-        ),
-        *(
-            (lambda p, n=size: cut(p / "model.safetensors", n), "be cut short")
-            for size in (0, 4, 100, -10)
-        ),
-        *(
-            (lambda p, n=name: (p / n).write_bytes(POINTER), "git lfs pull")
-            for name in ("model.safetensors", "config.json")
-        ),
-        *(
-            (
-                lambda p, w=odd: split(p).write_text(
-                    json.dumps({"weight_map": w})
-                ),
-                "weight_map",
-            )
-            for odd in (None, {}, {"a": None}, ["a"])
-        ),
+        ("config.json", None, "Expected config.json beside"),
+        ("config.json", b"[" * 100_000, "Cannot read .*recursion"),
+        ("config.json", b'{"architectures": []}', "type not said"),
+        ("config.json", {"model_type": "bert"}, "a model of the type bert"),
+        ("config.json", {"layer_norm_eps": 1e-5}, "layer_norm_eps must be"),
+        ("config.json", {"hidden_act": "swish"}, "hidden_act must be .*swish"),
+        ("config.json", {"hidden_size": 16}, "beside it have hidden_size=8"),
+        ("config.json", {"id2label": {"0": "a"}}, "name the classes 0 to 2"),
+        ("model.safetensors", None, "model.safetensors or pytor.*: neither"),
+        ("model.safetensors", 4, "be cut short"),
+        ("model.safetensors", -10, "be cut short"),
+        ("model.safetensors", POINTER, "git lfs pull"),
+        ("model.safetensors", FLOAT8, "must hold floating-point numbers"),
+        ("tokenizer_config.json", {"do_lower_case": "no"}, "true or false"),
+        ("tokenizer_config.json", {"text_cleaning": "soap"}, "text cleanings"),
+        ("tokenizer.json", {"normalizer": 5}, "be an object"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(finetuned, name, content, message):
+    path = finetuned / name
+    known = path.read_bytes() if path.exists() else b"{}"
+    path.unlink(missing_ok=True)
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(known) | content).encode()
+    elif isinstance(content, int):
+        content = known[:content]
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        huggingface.read(str(finetuned))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "message"),
+    [
+        (None, "weight_map"),
+        ({"a": None}, "weight_map"),
+        ({"more": SECOND_SHARD}, f"more, which .*{SECOND_SHARD} does not hold"),
+    ],
+)
+def test_refuses_an_odd_index(finetuned, weight_map, message):
+    split(finetuned).write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "add", "message"),
+    [
+        ("1.output.dense.bias", "99.output.dense.bias", 0, "the number 99"),
         (
-            lambda p: split(p).with_name(SECOND_SHARD).unlink(),
-            f"names the shard .*{SECOND_SHARD}",
-        ),
-        (
-            lambda p: split(p).write_text(
-                json.dumps({"weight_map": {"more": SECOND_SHARD}})
-            ),
-            f"names more, which .*{SECOND_SHARD} does not hold",
-        ),
-        (
-            lambda p: (p / "model.safetensors").write_bytes(
-                len(NUMPY_LACKS).to_bytes(8, "little") + NUMPY_LACKS + b"0"
-            ),
-            "must hold floating-point numbers",
-        ),
-        (lambda p: (p / "config.json").unlink(), "Expected config.json beside"),
-        (
-            lambda p: (p / "model.safetensors").unlink(),
-            "Expected model.safetensors or pytorch_model.bin .*: neither",
-        ),
-        (
-            lambda p: (p / "model.safetensors").rename(p / "tf_model.h5"),
-            r"Received: tf_model.h5, .*from_tf=True\)\.save_pretrained",
-        ),
-        (
-            lambda p: (p / "vocab.txt").open("a").write("more\n"),
-            "a vocabulary with 20 entries, .* Received: 21 entries",
-        ),
-        (
-            lambda p: edit_tensors(
-                p,
-                lambda t: moved(
-                    t,
-                    f"{LAYER}dense.bias",
-                    f"{LAYER}dense.bias".replace("1", "99"),
-                ),
-            ),
-            "Received: one with the number 99",
-        ),
-        (
-            lambda p: edit_tensors(
-                p,
-                lambda t: moved(
-                    t, f"{LAYER}LayerNorm.weight", f"{LAYER}LayerNorm.gamma", 1
-                ),
-            ),
-            "one tensor for .*LayerNorm.weight, or equal ones",
-        ),
-        *(
-            (lambda p, n=name, t=text: (p / n).write_text(t), message)
-            for name, text, message in (
-                ("config.json", '{"architectures": []}', "type not said"),
-                ("config.json", '{"model_type": 5}', "must be a text.*: 5"),
-                ("config.json", '{"architectures": [5]}', "must be a list"),
-                ("config.json", "[" * 100_000, "Cannot read .*recursion"),
-                ("tokenizer_config.json", '{"a": ' * 100_000, "recursion"),
-                (
-                    "tokenizer_config.json",
-                    '{"do_lower_case": "false"}',
-                    "do_lower_case must be true or false. Received: 'false'",
-                ),
-                (
-                    "tokenizer_config.json",
-                    '{"text_cleaning": "soap"}',
-                    "Expected one of the text cleanings",
-                ),
-                ("tokenizer.json", '{"normalizer": 5}', "be an object"),
-                ("tokenizer.json", '{"added_tokens": [5]}', "must be a list"),
-                (
-                    "tokenizer.json",
-                    '{"model": {"vocab": {"a": 0, "b": 5}}}',
-                    "ids 0 to 1. Received: 2 tokens with others",
-                ),
-                ("vocab.txt.json", "[" * 100_000, "true or false for do_lower"),
-            )
+            "1.output.LayerNorm.weight",
+            "1.output.LayerNorm.gamma",
+            1,
+            "or equal",
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(finetuned, damage, message):
-    damage(finetuned)
-    with pytest.raises(CheckpointError, match=message) as raised:
-        huggingface.read(str(finetuned))
+def test_refuses_odd_names(finetuned, old, new, add, message):
+    def edit(tensors):
+        layer = "electra.encoder.layer."
+        tensors[layer + new] = tensors[layer + old] + add
+        if not add:
+            del tensors[layer + old]
+
+    edit_tensors(finetuned, edit)
+    with pytest.raises(CheckpointError, match=message):
         reading.read_checkpoint(finetuned)
-    assert "\n" not in str(raised.value)
+
+
+def test_says_who_reads_other_files(finetuned):
+    (finetuned / "vocab.txt").unlink()
+    fast = finetuned / "tokenizer.json"
+    fast.write_text('{"model": {"vocab": {"a": 0, "b": 5}}}')
+    with pytest.raises(CheckpointError, match="ids 0 to 1. Received: 2 tokens"):
+        reading.read_checkpoint(finetuned)
+    fast.rename(finetuned / "spiece.model")
+    read = reading.read_checkpoint(finetuned)
+    assert read.vocabulary is None
+    assert "spiece.model is a SentencePiece model" in read.notes[0]
+    (finetuned / "model.safetensors").rename(finetuned / "tf_model.h5")
+    with pytest.raises(CheckpointError, match=r"tf_model.h5.*from_tf=True\)"):
+        reading.read_checkpoint(finetuned)
 
 
 @pytest.mark.parametrize(
@@ -912,30 +669,6 @@ def test_what_cannot_be_read_is_one_line(finetuned, damage, message):
 def test_refuses_a_head_that_transformers_lacks(
     tmp_path, kind, options, message
 ):
-    checkpoint = models.finetuned(kind)
-    head = dataclasses.replace(checkpoint.head, options=options)
+    checkpoint = models.finetuned(kind, settings={"options": options})
     with pytest.raises(CheckpointError, match=f"{message}.*--encoder-only"):
-        huggingface.write(
-            dataclasses.replace(checkpoint, head=head), str(tmp_path)
-        )
-
-
-def test_a_head_without_a_prefix_is_a_head(tmp_path):
-    """The encoder's names lack theirs, too."""
-    checkpoint = models.finetuned("tagging")
-    huggingface.write(checkpoint, str(tmp_path))
-    edit_tensors(
-        tmp_path,
-        lambda tensors: [
-            tensors.__setitem__(n.removeprefix("electra."), tensors.pop(n))
-            for n in list(tensors)
-        ],
-    )
-    models.assert_same_tensors(checkpoint, reading.read_checkpoint(tmp_path))
-
-
-def test_a_sentencepiece_model_is_named(finetuned):
-    (finetuned / "vocab.txt").rename(finetuned / "spiece.model")
-    read = reading.read_checkpoint(finetuned)
-    assert read.vocabulary is None
-    assert "spiece.model is a SentencePiece model" in read.notes[0]
+        huggingface.write(checkpoint, str(tmp_path))

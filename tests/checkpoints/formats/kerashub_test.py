@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf import errors
-from electra_tf.checkpoints import checkpoint, reading, verify
+from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import kerashub
 from electra_tf.text import vocabulary as vocabulary_lib
 from tests import helpers
@@ -83,12 +83,30 @@ def damaged(preset, tmp_path):
     return shutil.copytree(preset, tmp_path / "preset")
 
 
+def library_output(backbone):
+    features = {
+        "token_ids": INPUTS["input_ids"],
+        "padding_mask": INPUTS["input_mask"],
+        "segment_ids": INPUTS["segment_ids"],
+    }
+    return {name: np.asarray(x) for name, x in backbone(features).items()}
+
+
 @pytest.mark.parametrize("embedding_size", [6, 8])
 def test_kerashub_computes_what_we_wrote(tmp_path, embedding_size):
     written = models.encoder_alone(embedding_size=embedding_size)
     kerashub.write(written, tmp_path)
     received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
     models.assert_close(received, ours(written))
+    backbone = keras_hub.models.Backbone.from_preset(str(tmp_path))
+    outputs = library_output(backbone)
+    models.assert_close(outputs["sequence_output"], ours(written))
+    # The pooler is the identity.
+    np.testing.assert_allclose(
+        outputs["pooled_output"],
+        np.tanh(outputs["sequence_output"][:, 0]),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.dear
@@ -100,22 +118,9 @@ def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     assert np.abs(received - exact).max() > 1e-5 * np.abs(exact).max()
     assert kerashub.read(tmp_path).discriminator.hidden_act == "gelu_new"
     assert any("GELU" in note for note in kerashub.notes(written))
-
-
-@pytest.mark.dear
-def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
-    written = models.encoder_alone(hidden_act="gelu")
-    kerashub.write(written, tmp_path)
     backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
     kerashub.use_exact_gelu(backbone)
-    received = backbone(
-        {
-            "token_ids": INPUTS["input_ids"],
-            "padding_mask": INPUTS["input_mask"],
-            "segment_ids": INPUTS["segment_ids"],
-        }
-    )["sequence_output"]
-    models.assert_close(np.asarray(received), ours(written))
+    models.assert_close(library_output(backbone)["sequence_output"], exact)
 
 
 def test_a_preset_of_our_task_model_keeps_its_activation(tmp_path):
@@ -157,59 +162,10 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
     )
 
 
-def test_three_segments_travel(tmp_path):
-    written = models.with_hidden_act(models.with_three_segments(), "gelu_new")
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    models.assert_same_tensors(written, read)
-    assert read.discriminator == written.discriminator
-    inputs = verify.random_inputs(written.discriminator)
-    models.assert_close(
-        kerashub.forward(tmp_path, inputs)["sequence_output"],
-        verify.forward(written, inputs)["sequence_output"],
-    )
-
-
-@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
-def test_refuses_activations_that_kerashub_lacks(tmp_path, hidden_act):
-    with pytest.raises(
-        errors.CheckpointError,
-        match="has GELU and no other activation. Received: a model with "
-        f"hidden_act='{hidden_act}'$",
-    ):
-        kerashub.write(
-            models.encoder_alone(hidden_act=hidden_act), tmp_path / "a"
-        )
+def test_refuses_activations_that_kerashub_lacks(tmp_path):
+    with pytest.raises(errors.CheckpointError, match="hidden_act='relu'$"):
+        kerashub.write(models.encoder_alone(hidden_act="relu"), tmp_path / "a")
     assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize(
-    "embedding_size", [6, pytest.param(8, marks=pytest.mark.dear)]
-)
-def test_round_trip_is_bitwise(tmp_path, embedding_size):
-    written = models.encoder_alone(helpers.VOCAB, embedding_size=embedding_size)
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    assert read.discriminator == written.discriminator
-    assert read.vocabulary == written.vocabulary
-    assert set(read.tensors) == set(written.tensors)
-    for name, tensor in written.tensors.items():
-        assert read.tensors[name].dtype == np.float32
-        np.testing.assert_array_equal(read.tensors[name], tensor, name)
-
-
-@pytest.mark.dear
-def test_a_generator_stays_one(tmp_path):
-    written = models.encoder_alone(scope="generator", hidden_size=4)
-    config = written.generator
-    kerashub.write(written, tmp_path)
-    read = kerashub.read(tmp_path)
-    assert (read.discriminator, read.generator) == (None, config)
-    assert set(read.tensors) == set(written.tensors)
-    models.assert_close(
-        kerashub.forward(tmp_path, INPUTS)["generator_sequence_output"],
-        ours(read),
-    )
 
 
 @pytest.mark.dear
@@ -224,38 +180,6 @@ def test_a_generator_brings_the_tables_that_it_shares(tmp_path):
     np.testing.assert_array_equal(
         kerashub.read(tmp_path).tensors["generator/embeddings/word_embeddings"],
         tensors["electra/embeddings/word_embeddings"],
-    )
-
-
-def test_what_stays_behind(tmp_path):
-    written = models.encoder_alone()
-    zero = np.zeros(1, np.float32)
-    written.tensors["discriminator_predictions/dense_1/bias"] = zero
-    written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
-    kerashub.write(written, tmp_path)
-    assert verify.unequal_tensors(written, kerashub.read(tmp_path)) == (
-        [],
-        [
-            "discriminator_predictions/dense_1/bias",
-            "electra/embeddings/word_embeddings/adam_m",
-        ],
-    )
-
-
-def test_the_pooler_is_the_identity(tmp_path):
-    kerashub.write(models.encoder_alone(), tmp_path)
-    backbone = keras_hub.models.Backbone.from_preset(str(tmp_path))
-    outputs = backbone(
-        {
-            "token_ids": INPUTS["input_ids"],
-            "padding_mask": INPUTS["input_mask"],
-            "segment_ids": INPUTS["segment_ids"],
-        }
-    )
-    np.testing.assert_allclose(
-        outputs["pooled_output"],
-        np.tanh(outputs["sequence_output"][:, 0]),
-        atol=1e-6,
     )
 
 
@@ -339,30 +263,22 @@ def test_recognises_presets_of_any_backbone(preset, tmp_path):
         assert not kerashub.recognise(tmp_path)
 
 
-def found_notes(vocabulary=None, **changes):
-    return " ".join(
-        kerashub.notes(
-            checkpoint.Checkpoint(
-                {},
-                discriminator=helpers.encoder_config(**changes),
-                vocabulary=vocabulary,
-            )
-        )
-    )
-
-
 def test_notes():
-    assert "tanh" in found_notes()
-    assert "pooled_dense" in found_notes()
-    assert "no tokenizer" in found_notes()
-    uncased = vocabulary_lib.Vocabulary(tuple(UNCASED))
-    cased = vocabulary_lib.Vocabulary(tuple(CASED))
-    assert "lower-cased: taken as True" in found_notes(uncased)
-    assert "lower-cased: taken as False" in found_notes(cased)
-    assert "Hangul" not in found_notes(cased)
-    korean = vocabulary_lib.Vocabulary(("\u1112", "##\u1161"), True, True)
-    assert "Hangul" in found_notes(korean)
-    assert "nothing says" not in found_notes(korean)
+    def notes(*tokens, lower=None):
+        vocabulary = (
+            vocabulary_lib.Vocabulary(tokens, lower) if tokens else None
+        )
+        written = models.encoder_alone(hidden_act="gelu")
+        written = dataclasses.replace(written, vocabulary=vocabulary)
+        return " ".join(kerashub.notes(written))
+
+    for part in ("tanh", "pooled_dense", "no tokenizer"):
+        assert part in notes()
+    assert "lower-cased: taken as True" in notes(*UNCASED)
+    assert "lower-cased: taken as False" in notes(*CASED)
+    assert "Hangul" not in notes(*CASED)
+    korean = notes("\u1112", "##\u1161", lower=True)
+    assert "Hangul" in korean and "nothing says" not in korean
 
 
 def edit_config(path, **changes):
@@ -380,24 +296,15 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:5000])
 
 
-LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda p: (p / "model.weights.h5").unlink(), "lacks the weights"),
-        (lambda p: replace(p / "model.weights.h5", LFS), "Git LFS pointer"),
         (lambda p: truncate(p / "model.weights.h5"), "truncated file"),
         (lambda p: replace(p / "config.json", "{"), "Cannot read .*config"),
         (lambda p: edit_config(p, vocab_size=21), "'token_embedding'"),
         (lambda p: edit_config(p, num_heads=4), "cannot read .*Layer "),
-        (lambda p: edit_config(p, num_layers=3), "cannot read .*Layer "),
         (lambda p: edit_config(p, num_layers=1), "Expected 25 weights"),
-        (
-            lambda p: replace(p / "config.json", "[" * 100_000),
-            "Cannot read .*recursion",
-        ),
         (
             lambda p: edit_config(p, dtype={"class_name": "DTypePolicyMap"}),
             "is it quantised",
@@ -443,16 +350,7 @@ def test_preset_of_another_architecture(tmp_path):
         kerashub.read(tmp_path)
 
 
-def test_refuses_what_it_cannot_write(tmp_path):
-    written = models.encoder_alone(helpers.VOCAB[:-1])
-    with pytest.raises(errors.CheckpointError, match="19 entries"):
-        kerashub.write(written, tmp_path / "a")
-    written = models.encoder_alone()
-    written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
-    with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
-        kerashub.write(written, tmp_path / "a")
-    with pytest.raises(errors.CheckpointError, match="with an encoder"):
-        kerashub.write(checkpoint.Checkpoint({}), tmp_path / "a")
+def test_refuses_a_vocabulary_that_the_tokenizer_refuses(tmp_path):
     written = models.encoder_alone("abc", vocab_size=3)
     with pytest.raises(errors.CheckpointError, match="tokenizer refuses"):
         kerashub.write(written, tmp_path / "a")

@@ -13,7 +13,7 @@ from official.nlp.modeling import models, networks
 from official.nlp.tasks import sentence_prediction
 
 from electra_tf import errors
-from electra_tf.checkpoints import checkpoint, verify
+from electra_tf.checkpoints import verify
 from electra_tf.checkpoints.formats import model_garden
 from tests import helpers
 from tests.checkpoints import models as our_models
@@ -131,24 +131,6 @@ def test_checkpoint_of_a_whole_model(tmp_path):
     assert len(read.unused) == 4
 
 
-def test_round_trip_is_bitwise(tmp_path):
-    written = our_models.encoder_alone(
-        helpers.VOCAB, hidden_dropout_prob=0.2, initializer_range=0.5
-    )
-    model_garden.write(written, tmp_path)
-    read = model_garden.read(tmp_path)
-    assert read.discriminator == written.discriminator
-    assert read.vocabulary == written.vocabulary
-    assert read.assumed == ()
-    assert read.unused == (
-        "encoder/_pooler_layer/bias",
-        "encoder/_pooler_layer/kernel",
-    )
-    assert set(read.tensors) == set(written.tensors)
-    for name, tensor in written.tensors.items():
-        np.testing.assert_array_equal(read.tensors[name], tensor, name)
-
-
 @pytest.mark.dear
 def test_a_task_loads_it(tmp_path):
     """params.yaml and init_checkpoint are all that a task needs."""
@@ -175,43 +157,21 @@ def test_a_task_loads_it(tmp_path):
 
 
 @pytest.mark.dear
-def test_an_encoder_with_the_exact_gelu(tmp_path):
-    """What the note advises for weights trained with the error function."""
-    written = our_models.encoder_alone(hidden_act="gelu")
-    model_garden.write(written, tmp_path)
-    (note,) = (n for n in model_garden.notes(written) if "GELU" in n)
-    assert 'inner_activation="gelu"' in note
-    exact = library_encoder(inner_activation="gelu")
-    tf.train.Checkpoint(encoder=exact).read(str(tmp_path / "bert_model.ckpt"))
-    our_models.assert_close(call(exact), ours(written))
-
-
-@pytest.mark.dear
-@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
-def test_other_activations_have_the_same_names(tmp_path, hidden_act):
+@pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
+def test_other_activations(tmp_path, hidden_act):
+    """Of the exact GELU what the note advises."""
     written = our_models.encoder_alone(hidden_act=hidden_act)
     model_garden.write(written, tmp_path)
-    assert model_garden.read(tmp_path).discriminator == written.discriminator
-    received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
-    our_models.assert_close(received, ours(written))
-    assert model_garden.GELU_NOTE not in model_garden.notes(written)
-
-
-@pytest.mark.dear
-def test_three_segments_travel(tmp_path):
-    written = our_models.with_hidden_act(
-        our_models.with_three_segments(), "gelu_new"
-    )
-    model_garden.write(written, tmp_path)
-    read = model_garden.read(tmp_path)
-    our_models.assert_same_tensors(written, read)
-    assert read.discriminator == written.discriminator
-    inputs = verify.random_inputs(written.discriminator)
-    received = model_garden.forward(tmp_path, inputs)["sequence_output"]
-    expected = verify.forward(written, inputs)["sequence_output"]
-    # What is computed at padding means nothing.
-    mask = inputs["input_mask"] > 0
-    our_models.assert_close(received[mask], expected[mask])
+    is_noted = model_garden.GELU_NOTE in model_garden.notes(written)
+    assert is_noted == (hidden_act == "gelu")
+    encoder = library_encoder(inner_activation=hidden_act)
+    tf.train.Checkpoint(encoder=encoder).read(str(tmp_path / "bert_model.ckpt"))
+    our_models.assert_close(call(encoder), ours(written))
+    if not is_noted:
+        read = model_garden.read(tmp_path)
+        assert read.discriminator == written.discriminator
+        received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
+        our_models.assert_close(received, ours(written))
 
 
 def test_the_pooler_is_the_identity(folder):
@@ -220,21 +180,6 @@ def test_the_pooler_is_the_identity(folder):
     kernel, bias = loaded.pooler_layer.get_weights()
     np.testing.assert_array_equal(kernel, np.eye(8))
     np.testing.assert_array_equal(bias, np.zeros(8))
-
-
-def test_what_stays_behind(tmp_path):
-    written = our_models.encoder_alone()
-    zero = np.zeros(1, np.float32)
-    written.tensors["generator_predictions/output_bias"] = zero
-    written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
-    model_garden.write(written, tmp_path)
-    assert verify.unequal_tensors(written, model_garden.read(tmp_path)) == (
-        [],
-        [
-            "generator_predictions/output_bias",
-            "electra/embeddings/word_embeddings/adam_m",
-        ],
-    )
 
 
 def test_recognises_encoders(folder, tmp_path):
@@ -276,11 +221,8 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
         (lambda p: (p / INDEX).unlink(), "to name one that is there"),
         (lambda p: (p / DATA).unlink(), f"its data file .*{DATA} is missing"),
         (lambda p: truncate(p / INDEX), "Cannot read checkpoint"),
-        (lambda p: truncate(p / DATA), "Cannot read checkpoint"),
-        (lambda p: replace(p / INDEX, LFS), "Git LFS pointer"),
         (lambda p: replace(p / DATA, LFS), "Git LFS pointer"),
         (lambda p: replace(p / "params.yaml", "task: 1"), "task.model.encoder"),
-        (lambda p: replace(p / "params.yaml", "a: ["), "task.model.encoder"),
         (
             lambda p: replace(
                 p / "params.yaml",
@@ -330,19 +272,6 @@ def test_checkpoint_of_another_architecture(tmp_path):
         model_garden.read(prefix)
 
 
-def test_a_missing_variable_is_named(tmp_path):
-    tree = tf.train.Checkpoint(
-        _embedding_layer=tf.train.Checkpoint(embeddings=tf.Variable([[1.0]])),
-        _transformer_layers=tf.train.Checkpoint(**{"0": tf.train.Checkpoint()}),
-    )
-    prefix = tf.train.Checkpoint(encoder=tree).write(str(tmp_path / "part"))
-    with pytest.raises(
-        errors.CheckpointError,
-        match="lacks the values of embeddings/token_type_embeddings",
-    ):
-        model_garden.read(prefix)
-
-
 def test_a_gap_between_the_layers_is_named(tmp_path, monkeypatch):
     def with_a_gap(weights, make=model_garden._trackable):
         return make({n.replace("s/1/", "s/2/"): w for n, w in weights.items()})
@@ -353,18 +282,3 @@ def test_a_gap_between_the_layers_is_named(tmp_path, monkeypatch):
         errors.CheckpointError, match="values of encoder/layer_1"
     ):
         model_garden.read(tmp_path)
-
-
-def test_refuses_what_it_cannot_write(tmp_path):
-    written = our_models.encoder_alone(helpers.VOCAB[:-1])
-    with pytest.raises(errors.CheckpointError, match="19 entries"):
-        model_garden.write(written, tmp_path / "a")
-    written = our_models.encoder_alone()
-    written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
-    with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
-        model_garden.write(written, tmp_path / "a")
-    config = helpers.encoder_config()
-    written = checkpoint.Checkpoint({}, generator=config)
-    with pytest.raises(errors.CheckpointError, match="generator only"):
-        model_garden.write(written, tmp_path / "a")
-    assert not (tmp_path / "a").exists()

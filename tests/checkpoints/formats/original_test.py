@@ -1,32 +1,26 @@
 """Tests of electra_tf/checkpoints/formats/original.py."""
 
 import dataclasses
+import json
+import re
+import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import errors
-from electra_tf.checkpoints.formats import original
+from electra_tf import configs
+from electra_tf.checkpoints import reading, sizes, verify
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats import (
+    electra_tf_format,
+    huggingface,
+    original,
+)
 from electra_tf.command_line import original_settings
-from tests import helpers
+from electra_tf.errors import CheckpointError
+from tests import helpers, original_configs
 from tests.checkpoints import models
-
-
-class Tiny(keras.layers.Layer):
-    """Two variables: electra/kernel [2, 3] and electra/bias [3]."""
-
-    def build(self, input_shape=None):
-        self.kernel = self.add_weight(name="kernel", shape=(2, 3))
-        self.bias = self.add_weight(name="bias", shape=(3,))
-
-
-@pytest.fixture
-def variables():
-    layer = Tiny(name="electra")
-    layer.build()
-    return layer.variables
 
 
 def write(prefix, tensors: dict) -> str:
@@ -45,105 +39,435 @@ def write(prefix, tensors: dict) -> str:
 KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def test_loads_by_name_and_reports_the_rest(tmp_path, variables):
+def kernel_at(path):
+    return original.read_original_checkpoint(str(path))["electra/kernel"]
+
+
+def test_reads_what_tensorflow_1_wrote(tmp_path):
     prefix = write(
         tmp_path / "model.ckpt-7",
-        {
-            "electra/kernel": KERNEL,
-            "electra/kernel/adam_m": KERNEL,
-            "global_step": np.int64(7),
-        },
+        {"electra/kernel": KERNEL, "global_step": np.int64(7)},
     )
-    for path in (prefix, prefix + ".index", str(tmp_path)):
-        variables[0].assign(tf.zeros([2, 3]))
-        report = helpers.load_original(path, variables)
-        assert report.used == ("electra/kernel",)
-        assert report.unused == ("electra/kernel/adam_m", "global_step")
-        assert report.missing == ("electra/bias",)
-        np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
+    for path in (prefix, prefix + ".index", tmp_path):
+        np.testing.assert_array_equal(kernel_at(path), KERNEL)
+    tensors = original.read_original_checkpoint(prefix)
+    assert sorted(tensors) == ["electra/kernel", "global_step"]
 
 
-def test_wrong_shape_is_named_and_nothing_is_loaded(tmp_path, variables):
-    before = [variable.numpy() for variable in variables]
-    prefix = write(
-        tmp_path / "model.ckpt-7",
-        {
-            "electra/bias": np.ones(3, np.float32),
-            "electra/kernel": np.ones((2, 4), np.float32),
-        },
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"electra/kernel must have the shape \[2, 3\]\. "
-        r"Received: \[2, 4\]",
-    ):
-        helpers.load_original(prefix, variables)
-    for variable, value in zip(variables, before, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
-
-
-def test_missing_file(tmp_path, variables):
-    prefix = str(tmp_path / "model.ckpt-7")
-    with pytest.raises(ValueError, match="model.ckpt-7.index is missing"):
-        helpers.load_original(prefix, variables)
-
-
-def test_folder_without_checkpoint(tmp_path, variables):
-    with pytest.raises(ValueError, match="Received: a folder without one"):
-        helpers.load_original(str(tmp_path), variables)
-
-
-def test_the_checkpoint_that_a_folder_names(tmp_path, variables):
-    folder = tmp_path / "there"
+def test_the_checkpoint_that_a_folder_names(tmp_path):
+    folder, other = tmp_path / "there", tmp_path / "other"
     folder.mkdir()
-    write(folder / "model.ckpt-7", {"electra/kernel": KERNEL})
-    # Moved, with a path of where it was.
-    (folder / "checkpoint").write_text(
-        'model_checkpoint_path: "/gone/model.ckpt-7"\n'
-    )
-    helpers.load_original(str(folder), variables)
-    np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
-    # Of a copy, with the path of the other one, which has learned on.
-    other = tmp_path / "other"
     other.mkdir()
+    write(folder / "model.ckpt-7", {"electra/kernel": KERNEL})
     write(other / "model.ckpt-7", {"electra/kernel": KERNEL + 1.0})
-    (folder / "checkpoint").write_text(
-        f'model_checkpoint_path: "{other}/model.ckpt-7"\n'
-    )
-    helpers.load_original(str(folder), variables)
-    np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
-    (folder / "checkpoint").write_text(
-        'model_checkpoint_path: "model.ckpt-9"\n'
-    )
-    with pytest.raises(ValueError, match="is there. Received: model.ckpt-9$"):
-        helpers.load_original(str(folder), variables)
-    (folder / "checkpoint").write_text("damaged")
-    with pytest.raises(ValueError, match="^Cannot read .*there/checkpoint, wh"):
-        helpers.load_original(str(folder), variables)
+    state = folder / "checkpoint"
+    # Moved, or a copy of one that has learned on: whole paths of elsewhere.
+    for named in ("/gone/model.ckpt-7", f"{other}/model.ckpt-7"):
+        state.write_text(f'model_checkpoint_path: "{named}"\n')
+        np.testing.assert_array_equal(kernel_at(folder), KERNEL)
+    for text, message in (
+        ('model_checkpoint_path: "model.ckpt-9"\n', "Received: model.ckpt-9$"),
+        ("damaged", "^Cannot read .*there/checkpoint, wh"),
+    ):
+        state.write_text(text)
+        with pytest.raises(CheckpointError, match=message):
+            kernel_at(folder)
 
 
-@pytest.mark.parametrize("size", [0, 10])
-@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
-def test_damaged_file(tmp_path, variables, suffix, size):
+@pytest.mark.parametrize(
+    ("suffix", "size"),
+    [(".index", 0), (".index", 10), (".data-00000-of-00001", 10)],
+)
+def test_what_cannot_be_read_is_named(tmp_path, suffix, size):
+    (tmp_path / "empty").mkdir()
+    tf.train.Checkpoint(x=tf.Variable(KERNEL)).write(str(tmp_path / "object"))
+    for path, message in (
+        ("nothing", "nothing.index is missing"),
+        ("empty", "Received: a folder without one"),
+        ("object", "object-based checkpoint"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            kernel_at(tmp_path / path)
     prefix = write(tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL})
     damaged = tmp_path / f"model.ckpt-7{suffix}"
     damaged.write_bytes(damaged.read_bytes()[:size])
-    with pytest.raises(ValueError, match="^Cannot read checkpoint .*-7: "):
-        helpers.load_original(prefix, variables)
+    with pytest.raises(CheckpointError, match="^Cannot read checkpoint"):
+        kernel_at(prefix)
 
 
-def test_checkpoint_of_tensorflow_2(tmp_path, variables):
-    checkpoint = tf.train.Checkpoint(kernel=tf.Variable(KERNEL))
-    prefix = checkpoint.write(str(tmp_path / "object"))
-    with pytest.raises(ValueError, match="object-based checkpoint"):
-        helpers.load_original(prefix, variables)
+@pytest.fixture
+def written(tmp_path):
+    """A folder with a pre-training checkpoint, slots included."""
+    checkpoint = models.pretrained(slots=True)
+    original.write(checkpoint, str(tmp_path))
+    return tmp_path, checkpoint
 
 
-def test_reads_all_tensors(tmp_path):
-    prefix = write(tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL})
-    (tensor,) = original.read_original_checkpoint(prefix).items()
-    assert tensor[0] == "electra/kernel"
-    np.testing.assert_array_equal(tensor[1], KERNEL)
+def test_names_and_types_are_those_of_the_original(written):
+    folder, checkpoint = written
+    reader = tf.train.load_checkpoint(str(folder / "model.ckpt-7"))
+    types = reader.get_variable_to_dtype_map()
+    assert types.pop("global_step") == tf.int64
+    assert set(types) == set(checkpoint.tensors) | set(checkpoint.optimizer)
+    assert set(types.values()) == {tf.float32}
+    assert tf.train.latest_checkpoint(str(folder)).endswith("model.ckpt-7")
+
+
+def test_a_saver_of_tensorflow_1_restores_it(written):
+    folder, checkpoint = written
+    name = "electra/embeddings/word_embeddings"
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable(
+            name, checkpoint.tensors[name].shape, use_resource=False
+        )
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.train.Saver([variable, step]).restore(
+            session, str(folder / "model.ckpt-7")
+        )
+        np.testing.assert_array_equal(
+            session.run(variable), checkpoint.tensors[name]
+        )
+        assert session.run(step) == 7
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        models.pretrained(),
+        models.pretrained(untied=True),
+        models.electric(),
+        models.electric(untied=True),
+        dataclasses.replace(models.electric(untied=True), is_electric=False),
+    ],
+    ids=["pair", "untied", "electric", "untied_electric", "two_towers"],
+)
+def test_hparams_build_the_same_model(tmp_path, checkpoint):
+    original.write(checkpoint, str(tmp_path))
+    read = original.read(str(tmp_path))
+    models.assert_same_tensors(checkpoint, read)
+    config = original_configs.electra_config(
+        helpers.read_json(tmp_path / "hparams.json")
+        | {"max_seq_length": helpers.LENGTH}
+    )
+    towers = sizes.tower_config(checkpoint.tensors, "it")
+    assert config.encoder == checkpoint.discriminator
+    assert config.generator == (towers or checkpoint.generator)
+    assert config.two_tower_generator == (towers is not None)
+    is_electric = towers is not None and checkpoint.is_electric is not False
+    assert config.electric_objective == bool(read.is_electric) == is_electric
+    assert config.untied_generator_embeddings == any(
+        re.match("generator[^/]*/embeddings/", name)
+        for name in checkpoint.tensors
+    )
+
+
+def test_hparams_name_the_generator_without_a_network(tmp_path):
+    helpers.write_pretrained(tmp_path / "run", uniform_generator=True)
+    discriminator = reading.read_checkpoint(tmp_path / "run")
+    for name, checkpoint, expected in (
+        ("run_7", dataclasses.replace(discriminator, global_step=7), True),
+        ("alone", discriminator, None),
+        ("pair", models.pretrained(slots=True), None),
+    ):
+        original.write(checkpoint, str(tmp_path / name))
+        hparams = helpers.read_json(tmp_path / name / "hparams.json")
+        assert hparams.get("uniform_generator") == expected
+
+
+def test_hparams_have_the_options_of_question_answering(tmp_path):
+    checkpoint = models.finetuned("question_answering")
+    original.write(checkpoint, str(tmp_path))
+    path = tmp_path / "hparams.json"
+    hparams = helpers.read_json(path)
+    assert hparams["joint_prediction"] is False
+    assert hparams["answerable_classifier"] is False
+    # As a run of the original leaves it, which knows no file of heads.
+    (tmp_path / "head.json").unlink()
+    theirs = {"qa_na_threshold": 0.5, "doc_stride": 64, "max_answer_length": 7}
+    hparams["answerable_uses_start_logits"] = True  # Of no classifier.
+    path.write_text(json.dumps(hparams | theirs))
+    options = original.read(str(tmp_path)).head.question_answering
+    assert theirs.items() <= dataclasses.asdict(options).items()
+    assert not options.joint_prediction
+    for wrong, message in (
+        ({"joint_prediction": True}, "head has joint_prediction=False"),
+        ({"doc_stride": "long"}, "^Cannot read the settings of .*doc_stride"),
+    ):
+        path.write_text(json.dumps(hparams | wrong))
+        with pytest.raises(CheckpointError, match=message):
+            original.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name", "expected"),
+    [
+        (models.electric(intermediate_size=8), "intermediate_size", 16),
+        (models.electric(True, embedding_size=6), "embedding_size", 4),
+        (models.electric(True, type_vocab_size=3), "type_vocab_size", 2),
+        *(
+            (
+                dataclasses.replace(
+                    models.pretrained(),
+                    generator=dataclasses.replace(
+                        models.GENERATOR, **{name: value}
+                    ),
+                ),
+                name,
+                expected,
+            )
+            for name, value, expected in (
+                ("num_attention_heads", 2, 1),
+                ("hidden_act", "relu", "gelu"),
+            )
+        ),
+    ],
+)
+def test_refuses_generators_that_the_original_has_not(
+    tmp_path, checkpoint, name, expected
+):
+    with pytest.raises(
+        CheckpointError, match=f"with another {name} than {expected}. .*; leave"
+    ):
+        original.write(checkpoint, str(tmp_path))
+
+
+def test_a_share_gives_every_part_back():
+    for whole in range(1, 1025):
+        for part in range(1, whole + 1):
+            share = sizes.share(part, whole)
+            assert configs.share_of(whole, share) == part, (part, whole)
+            assert len(str(share)) <= len("0.3333")
+    assert sizes.share(256, 768) == 0.3333
+    assert sizes.share(1, 4) == 0.25
+    assert sizes.share(36, 24) == 1.5
+    assert configs.share_of(10**6, sizes.share(333_333, 10**6)) == 333_333
+
+
+def test_without_settings_heads_are_64_wide(tmp_path):
+    config = helpers.encoder_config(hidden_size=128)
+    tensors = models.random_tensors(sizes.encoder_shapes(config, "electra"))
+    original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
+    read = original.read(str(tmp_path))  # No file names the latest one.
+    assert read.discriminator == config
+    assert config.num_attention_heads == 2
+    assert (read.global_step, read.vocabulary) == (None, None)
+    assert "num_attention_heads" in read.assumed
+    (remark,) = read.remarks
+    assert "so assumed: num_attention_heads=2, hidden_act=gelu (a" in remark
+    for format_, lost in (
+        (electra_tf_format, []),
+        (huggingface, []),
+        (original, ["assumed=['num_attention_heads=2', 'hidden_act=gelu']"]),
+    ):
+        folder = str(tmp_path / format_.__name__)
+        format_.write(read, folder)
+        again = format_.read(folder)
+        assert verify.lost_settings(read, again) == lost
+        assert lost or again.remarks == read.remarks
+    said = {"hidden_size": 128, "num_attention_heads": 4}
+    said = models.HPARAMS["model_hparam_overrides"] | said
+    hparams = models.HPARAMS | {"model_hparam_overrides": said}
+    read = original.read(str(tmp_path / "model.ckpt-0"), hparams)
+    assert read.discriminator.num_attention_heads == 4
+    assert read.assumed == ()
+
+
+def test_a_width_that_usual_heads_do_not_divide_takes_settings(tmp_path):
+    original.write(models.pretrained(), str(tmp_path))
+    (tmp_path / "hparams.json").unlink()
+    with pytest.raises(
+        CheckpointError,
+        match="nothing says the num_attention_heads of the scope 'electra', "
+        "and ELECTRA's, 64 wide, do not divide .* Received: hidden_size=8; "
+        'write {"num_attention_heads": ...} to hparams.json',
+    ):
+        original.read(str(tmp_path))
+    # Of generators the original decides it.
+    for hparams in (models.HPARAMS, {"num_attention_heads": 2}):
+        read = original.read(str(tmp_path), hparams)
+        assert read.generator.num_attention_heads == 1
+        assert read.discriminator.num_attention_heads == 2
+
+
+def test_refuses_settings_of_another_model(written):
+    folder, _ = written
+    hparams = helpers.read_json(folder / "hparams.json")
+    overrides = hparams.pop("model_hparam_overrides")
+    for wrong, message in (
+        (
+            {"model_hparam_overrides": overrides | {"num_hidden_layers": 3}},
+            "=3, but its",
+        ),
+        ({"model_hparam_override": overrides}, "unknown hparam .*Did you mean"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            original.read(str(folder), hparams | wrong)
+    with pytest.raises(CheckpointError, match="num_hidden_layers=9, but its"):
+        original.read(str(folder), overrides | {"num_hidden_layers": 9})
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_outputs"),
+    [("classification", 3), ("regression", 1), ("tagging", 5)],
+)
+def test_without_its_file_a_head_is_told_by_its_tensors(
+    tmp_path, kind, num_outputs
+):
+    checkpoint = models.finetuned(kind, num_outputs)
+    original.write(checkpoint, str(tmp_path))
+    (tmp_path / "head.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="Cannot read .*head.json: .*kin"):
+        original.read(str(tmp_path))
+    (tmp_path / "head.json").unlink()
+    found = original.read(str(tmp_path)).head
+    # Nothing in the original tells tagging from classification.
+    expected = "classification" if kind == "tagging" else kind
+    assert (found.kind, found.num_outputs) == (expected, num_outputs)
+
+
+def test_refuses_a_missing_shard(written):
+    folder, _ = written
+    data = folder / "model.ckpt-7.data-00000-of-00001"
+    shutil.move(data, folder / "model.ckpt-7.data-00000-of-00002")
+    with pytest.raises(
+        CheckpointError,
+        match="Expected 2 data files beside .*model.ckpt-7.index. Received: 1; "
+        "its data file .*data-00001-of-00002 is missing",
+    ):
+        original.read(str(folder))
+    (folder / "model.ckpt-7.data-00000-of-00002").unlink()
+    with pytest.raises(CheckpointError, match="0-of-00001 is missing"):
+        original.read(str(folder))
+
+
+def test_slots_that_are_cut_short_are_named_when_they_are_read(written):
+    folder, _ = written
+    read = original.read(str(folder))
+    data = folder / "model.ckpt-7.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:10])
+    with pytest.raises(CheckpointError, match="Cannot read checkpoint"):
+        dict(original.read(str(folder)).optimizer)
+    assert len(read.optimizer) == 2 * len(read.tensors)
+
+
+def test_a_generator_alone_has_no_settings(tmp_path):
+    both = models.pretrained(untied=True)
+    alone = dataclasses.replace(
+        both,
+        discriminator=None,
+        tensors={
+            name: tensor
+            for name, tensor in both.tensors.items()
+            if name.startswith(("generator/", "generator_predictions/"))
+        },
+    )
+    original.write(alone, str(tmp_path / "gelu"))
+    assert original.read(str(tmp_path / "gelu")).generator == both.generator
+    with pytest.raises(
+        CheckpointError,
+        match="another hidden_act than gelu and no discriminator. Received: re",
+    ):
+        original.write(
+            models.with_hidden_act(alone, "relu"), str(tmp_path / "relu")
+        )
+
+
+def test_encoder_only():
+    kept = models.pretrained(slots=True).encoder_only()
+    assert {name.split("/")[0] for name in kept.tensors} == {"electra"}
+    assert kept.generator is None
+    assert kept.global_step is None
+    assert kept.optimizer == {}
+    with pytest.raises(CheckpointError, match="Received: a generator only"):
+        dataclasses.replace(kept, discriminator=None).encoder_only()
+
+
+def test_other_activations_travel(tmp_path):
+    written = models.with_hidden_act(models.pretrained(), "relu")
+    original.write(written, str(tmp_path))
+    hparams = helpers.read_json(tmp_path / "hparams.json")
+    assert hparams["model_hparam_overrides"]["hidden_act"] == "relu"
+    assert original.notes(written) == ()
+    hparams["model_hparam_overrides"]["hidden_act"] = "swish"
+    with pytest.raises(CheckpointError, match="Received: hidden_act='swish'"):
+        original.read(str(tmp_path), hparams)
+    del hparams["model_hparam_overrides"]["hidden_act"]
+    read = original.read(str(tmp_path), hparams)
+    assert read.discriminator.hidden_act == "gelu"
+
+
+def test_the_original_has_the_error_function_only(tmp_path):
+    written = models.with_hidden_act(models.finetuned(), "gelu_new")
+    original.write(written, str(tmp_path))
+    read = original.read(str(tmp_path))
+    assert read.discriminator == models.ENCODER
+    models.assert_same_tensors(written, read)
+    (note,) = original.notes(written)
+    assert "tanh approximation" in note
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+BIAS = "encoder/layer_1/output/dense/bias"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "changes", "message"),
+    [
+        (
+            models.electric(untied=True),
+            {"generator_rtl/embeddings/LayerNorm/beta": None},
+            r"lacks 1 tensor\(s\), such as generator_rtl/embeddings/LayerN",
+        ),
+        (
+            models.electric(untied=True),
+            {"cloze_predictions/dense/kernel": zeros(4, 4)},
+            r"must have the shape \[8, 4\]. Received: \[4, 4\]",
+        ),
+        (
+            models.electric(),
+            {
+                name: tensor
+                for name, tensor in models.electric(untied=True).tensors.items()
+                if name.startswith("generator_rtl/")
+            },
+            "generator_ltr and generator_rtl must be of one size.* differ",
+        ),
+        (
+            models.finetuned(),
+            {
+                f"electra/{BIAS}": None,
+                f"electra/{BIAS.replace('_1/', '_99999999/')}": zeros(8),
+            },
+            "expected the layers 0 to 2 .* number 99999999",
+        ),
+        (
+            models.finetuned(),
+            {"task_specific/letters/lstm/kernel": zeros(1)},
+            "Expected a head of the original in task_specific/letters",
+        ),
+        (
+            models.pretrained(),
+            {"generator/embeddings_project/kernel": None},
+            r"lacks 1 tensor\(s\), such as generator/embeddings_project",
+        ),
+        (
+            Checkpoint({}),
+            {"roberta/embeddings/word_embeddings": zeros(2, 2)},
+            "Expected an ELECTRA in .* Received: a RoBERTa",
+        ),
+    ],
+)
+def test_refuses_tensors_of_no_whole_electra(
+    tmp_path, checkpoint, changes, message
+):
+    tensors = checkpoint.tensors | changes
+    tensors = {name: t for name, t in tensors.items() if t is not None}
+    original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
+    with pytest.raises(CheckpointError, match=message):
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 def test_heads_and_feed_forward_follow_an_overridden_width():
@@ -156,15 +480,7 @@ def test_heads_and_feed_forward_follow_an_overridden_width():
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [
-        ("gelu", "gelu"),
-        ("relu", "relu"),
-        ("tanh", "tanh"),
-        ("linear", "linear"),
-        ("ReLU", "relu"),
-        ("", "linear"),
-        (None, "linear"),
-    ],
+    [("gelu", "gelu"), ("tanh", "tanh"), ("ReLU", "relu"), (None, "linear")],
 )
 def test_activations_are_those_of_get_activation(theirs, ours):
     config = original_settings.encoder_config(
@@ -174,57 +490,23 @@ def test_activations_are_those_of_get_activation(theirs, ours):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"model_size": "tiny"}, "one of small, base, large. Received: .*tiny"),
-        (
-            {"model_hparam_overrides": {"hidden_act": "gelu_new"}},
-            "of gelu, relu, tanh, linear, or for none, which is linear. "
-            "Received: hidden_act='gelu_new'",
-        ),
-        (
-            {"model_hparam_overrides": {"hidden_act": ["relu"]}},
-            r"Received: hidden_act=\['relu'\]",
-        ),
-        ({"model_hparam_overrides": {"width": 3}}, "Received: width"),
-    ],
-)
-def test_refuses_what_it_cannot_build(settings, message):
-    with pytest.raises(errors.ConfigError, match=message):
-        original_settings.encoder_config(settings)
-
-
-def test_says_that_the_original_knows_no_mean_of_all_tokens():
-    checkpoint = models.finetuned("classification", 2)
-    assert original.notes(checkpoint) == ()
-    head = dataclasses.replace(checkpoint.head, options={"pooling": "mean"})
-    (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
-    assert "the head 'letters' reads the mean of all tokens'" in note
-
-
-@pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
+        ("classification", {"hidden_activation": "gelu"}, "has a hidden layer"),
+        ("tagging", {"segment": 0}, "reads words in segment 0"),
         (
             "classification",
-            {"hidden_activation": "gelu"},
-            "the head 'letters' has a hidden layer, the original's none: the",
-        ),
-        (
-            "tagging",
-            {"segment": 0},
-            "reads words in segment 0, the original's in segment 1",
-        ),
-        (
-            "classification",
-            {"options": {"windows": {"stride": 4, "max_windows": 2}}},
-            "reads a long text in windows, which the original cuts: the",
+            {
+                "options": {
+                    "pooling": "mean",
+                    "windows": {"stride": 4, "max_windows": 2},
+                }
+            },
+            "reads the mean of all tokens' vectors and reads a long text in",
         ),
     ],
 )
 def test_says_what_the_original_answers_otherwise(kind, changes, message):
-    checkpoint = models.finetuned(kind)
-    assert original.notes(checkpoint) == ()
-    head = dataclasses.replace(checkpoint.head, **changes)
-    (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
+    assert original.notes(models.finetuned(kind)) == ()
+    (note,) = original.notes(models.finetuned(kind, settings=changes))
     assert message in note
