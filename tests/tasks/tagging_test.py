@@ -17,8 +17,8 @@ d NN B-NP"""
 def test_sentences_and_the_dropped_last_one(write):
     path = write("train.txt", FILE)
     first = conll.Sentence(("a", "bx", "."), ("B-NP", "I-NP", "O"), row=3)
-    assert tagging.read_sentences(path) == [first]
-    (middle,) = tagging.read_sentences(path, tag_column=1)
+    assert conll.read_as_original(path) == [first]
+    (middle,) = conll.read_as_original(path, tag_column=1)
     assert middle.tags == ("NN", "NN", ".")
 
 
@@ -248,7 +248,7 @@ def test_what_a_run_asks_of_a_tagging_task(write):
 )
 def test_bad_files(write, content, message):
     with pytest.raises(ValueError, match=message):
-        tagging.read_sentences(write("t.txt", content))
+        conll.read_as_original(write("t.txt", content))
 
 
 def test_a_label_that_is_not_one_of_those_given_is_refused(write):
