@@ -21,18 +21,7 @@ from electra_tf.tasks import glue, question_answering, tagging
 from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS
 from electra_tf.tasks.task import Task
 
-# Name -> class, and what GLUE's own archive calls the folder.
-_GLUE: dict[str, tuple[Callable[..., Task], str]] = {
-    "cola": (glue.Cola, "CoLA"),
-    "mnli": (glue.Mnli, "MNLI"),
-    "mrpc": (glue.Mrpc, "MRPC"),
-    "qnli": (glue.Qnli, "QNLI"),
-    "qqp": (glue.Qqp, "QQP"),
-    "rte": (glue.Rte, "RTE"),
-    "sst": (glue.Sst, "SST-2"),
-    "sts": (glue.Sts, "STS-B"),
-    "wnli": (glue.Wnli, "WNLI"),
-}
+_GLUE = {task.NAME: task for task in glue.TASKS}
 # The options of tagging tasks; those but "chunk" are not in the original. The
 # column of parts of speech is that of CoNLL-2000 and CoNLL-2003.
 _TAGGING_TASKS: dict[str, dict] = {
@@ -41,10 +30,9 @@ _TAGGING_TASKS: dict[str, dict] = {
     "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
 }
 
-_FOLDERS = {name: folder for name, (_, folder) in _GLUE.items()} | {
-    "ner": "conll2003",
-    "pos": "conll2003",
-    "korquad": "KorQuAD",
+# What data sets call their folders.
+_FOLDERS = {name: task.FOLDER for name, task in _GLUE.items()} | {
+    **{"ner": "conll2003", "pos": "conll2003", "korquad": "KorQuAD"}
 }
 
 TASK_NAMES = tuple(sorted([*_GLUE, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS]))
@@ -133,7 +121,7 @@ def get_task(
         )
     data_dir = find_folder(name, data_dir)
     if name in _GLUE:
-        return _GLUE[name][0](data_dir, double_unordered)
+        return _GLUE[name](data_dir, double_unordered)
     if name in _TAGGING_TASKS:
         return tagging.TaggingTask.in_folder(
             name, data_dir, **_TAGGING_TASKS[name]

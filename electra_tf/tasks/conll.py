@@ -4,6 +4,7 @@ import itertools
 import os
 import statistics
 import typing
+from collections.abc import Collection
 
 from electra_tf.tasks.task import read_lines
 
@@ -29,21 +30,11 @@ class Sentence(typing.NamedTuple):
     has_tags: bool = True
 
 
-class File(typing.NamedTuple):
-    """The sentences of a file in its order, and the columns of its rows."""
-
-    sentences: list[Sentence]
-    num_columns: int
-
-    @property
-    def tags(self) -> set[str]:
-        """All that occur."""
-        return {tag for sentence in self.sentences for tag in sentence.tags}
-
-
 def read(
-    path: str | os.PathLike, tag_column: int = -1, train: File | None = None
-) -> File:
+    path: str | os.PathLike,
+    tag_column: int = -1,
+    tags: Collection[str] | None = None,
+) -> list[Sentence]:
     """Reads sentences, and leaves out the comments above them.
 
     A row with tabs is separated by tabs, another one by spaces: a no-break
@@ -54,8 +45,8 @@ def read(
       path: A file with blank rows between sentences. The word is in the first
         column.
       tag_column: Where the tag is; negative ones count from the end.
-      train: For a file that may lack tags, where the column is missing or is of
-        one value, such as "_": the training file, which has them.
+      tags: Those of the training file, for one that may lack tags: it has tags
+        if its column has any of these, or O.
 
     Raises:
       ValueError: If the file cannot be read, rows have different numbers of
@@ -83,11 +74,7 @@ def read(
             "Expected sentences with a blank row after each. Received: "
             f"{len(longest)} rows without one in {path!r}."
         )
-    has_tags = (
-        train is None
-        or known <= train.tags | {OUTSIDE}
-        or (width == train.num_columns and len(known) > 1)
-    ) and not (train and width == 1)
+    has_tags = tags is None or not known.isdisjoint({*tags, OUTSIDE})
     expected = least if has_tags and width < least else width
     for row, cells in itertools.chain(*blocks):
         if len(cells) != expected or not cells[0]:
@@ -97,14 +84,17 @@ def read(
             f"Expected a word and its tag in each row. Received: {path!r} in "
             "CoNLL-U: cut -f2,4 leaves words and parts of speech."
         )
-    sentences = []
-    for block in blocks:
-        tags = (
-            cells[tag_column] if has_tags else OUTSIDE for _, cells in block
+    return [
+        Sentence(
+            tuple(cells[0] for _, cells in block),
+            tuple(
+                cells[tag_column] if has_tags else OUTSIDE for _, cells in block
+            ),
+            block[0][0],
+            has_tags,
         )
-        words = tuple(cells[0] for _, cells in block)
-        sentences.append(Sentence(words, tuple(tags), block[0][0], has_tags))
-    return File(sentences, width)
+        for block in blocks
+    ]
 
 
 def _blocks(path: str) -> list[list[tuple[int, list[str]]]]:

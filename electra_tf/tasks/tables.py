@@ -10,10 +10,11 @@ import csv
 import json
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from electra_tf import errors
 from electra_tf.command_line.column_names import TEXT_PAIRS
+from electra_tf.tasks import conll
 from electra_tf.tasks.task import parse_json, read_lines
 
 TEXT_NAMES = ("text", "sentence", "tokens", "words")
@@ -28,7 +29,7 @@ class Table(typing.NamedTuple):
     Attributes:
       path: The file.
       columns: Their names; "1", "2", ... without a header.
-      rows: The number of each row, and its values.
+      rows: The number of each row, from 1, and its values.
     """
 
     path: str
@@ -63,13 +64,19 @@ class Table(typing.NamedTuple):
         return f"{self.path!r} with the columns {names}"
 
 
-def read(path: str | os.PathLike, has_header: bool = True) -> Table:
+def read(
+    path: str | os.PathLike,
+    has_header: bool = True,
+    tags: Collection[str] | None = None,
+) -> Table:
     """Reads a table.
 
     Args:
-      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8; any file that
+      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8, or a .txt or
+        .conll, whose columns are `words` and `tags`; any file that
         `tf.io.gfile` reads.
       has_header: Whether the first row of a .tsv or .csv names the columns.
+      tags: See `conll.read`.
 
     Raises:
       ValueError: If the file cannot be read, has no rows, or rows of different
@@ -77,6 +84,12 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
+    rows: list[tuple[int, list]]
+    if ending in (".txt", ".conll"):
+        sentences = conll.read(path, tags=tags)
+        columns = ["words", "tags"][: 1 + sentences[0].has_tags]
+        rows = [(s.row, [list(s.words), list(s.tags)]) for s in sentences]
+        return Table(path, columns, rows)
     if ending in (".jsonl", ".json"):
         records = read_records(path)
         columns = list(records[0][1])
@@ -100,21 +113,22 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
             f"word and its tag in each row .txt or .conll. Received: {path!r}."
         )
     rows = [row for row in rows if any(map(str.strip, row[1]))]
-    for number, values in rows:
-        if len(values) != len(rows[0][1]):
-            raise ValueError(
-                f"Expected {len(rows[0][1])} columns, as in row {rows[0][0]}. "
-                f"Received: {len(values)} in {path!r}, row {number}."
-                + " Quotes mean nothing in a .tsv: name it .csv if they do."
-                * (ending == ".tsv" and '"' in "".join(values))
-            )
     if not rows[has_header:]:
         raise ValueError(
             f"Expected rows{' below the header' * bool(rows)}. Received: none "
             f"in {path!r}."
         )
+    width = len(rows[0][1])
+    for number, values in rows:
+        if len(values) != width:
+            raise ValueError(
+                f"Expected {width} columns, as in row {rows[0][0]}. "
+                f"Received: {len(values)} in {path!r}, row {number}."
+                + " Quotes mean nothing in a .tsv: name it .csv if they do."
+                * (ending == ".tsv" and '"' in "".join(values))
+            )
     if not has_header:
-        return Table(path, [str(i + 1) for i, _ in enumerate(rows[0][1])], rows)
+        return Table(path, [str(i + 1) for i in range(width)], rows)
     columns = [name.strip() for name in rows[0][1]]
     twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
     if twice:
@@ -197,18 +211,14 @@ def read_records(path: str) -> list[tuple[int, dict]]:
 
 
 def choose_columns(
-    table: Table,
-    text_columns: Sequence[str] = (),
-    label_column: str = "",
-    has_header: bool = True,
+    table: Table, text_columns: Sequence[str] = (), label_column: str = ""
 ) -> tuple[list[str], str]:
     """Which columns hold the texts and the labels.
 
     Args:
-      table: The training file.
+      table: The training file; two columns without names are text and label.
       text_columns: Those of the texts, where they are named.
       label_column: That of the labels, where it is named.
-      has_header: False for columns without names: two are text and label.
 
     Returns:
       Names of one or two columns, and of another one.
@@ -216,30 +226,24 @@ def choose_columns(
     Raises:
       ValueError: If there are no such columns, or more than one choice.
     """
-    if table.columns == ["1", "2"] and not has_header:
+    columns = table.columns
+    if columns == ["1", "2"]:
         text_columns, label_column = text_columns or "1", label_column or "2"
     texts = [
-        table.columns[table.position(name, "--text_columns")]
-        for name in text_columns
+        columns[table.position(name, "--text_columns")] for name in text_columns
     ]
     if label_column:
-        position = table.position(label_column, "--label_column")
-        label_column = table.columns[position]
-    others = {
-        column.lower(): column
-        for column in table.columns
-        if column not in (*texts, label_column)
-    }
+        label_column = columns[table.position(label_column, "--label_column")]
+    others = {c.lower(): c for c in columns if c not in (*texts, label_column)}
     if not texts:
         pairs = [pair for pair in TEXT_PAIRS if set(pair) <= others.keys()]
         paired = {name for pair in pairs for name in pair}
         single = [(n,) for n in others if n in TEXT_NAMES and n not in paired]
         choices = [[others[n] for n in names] for names in [*pairs, *single]]
-        usual = "'text', or a usual pair"
-        texts = _only(choices, table, "text_columns", usual)
+        texts = _only(choices, table, "text", "'text', or a usual pair")
     if not label_column:
         choices = [[others[n]] for n in others if n in LABEL_NAMES]
-        label_column = _only(choices, table, "label_column", "'label'")[0]
+        label_column = _only(choices, table, "label", "'label'")[0]
     if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
         raise ValueError(
             "Expected one or two text columns and another one of labels. "
@@ -250,18 +254,18 @@ def choose_columns(
 
 
 def _only(
-    choices: Sequence[list[str]], table: Table, flag: str, usual: str
+    choices: Sequence[list[str]], table: Table, what: str, usual: str
 ) -> list[str]:
     """The only choice of columns that there is."""
     if len(choices) == 1:
         return choices[0]
-    where = ", where it may be " * bool(choices)
-    where += " or ".join(repr(",".join(columns)) for columns in choices)
-    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
-        where = " (--has_header=False if these are a row)"
+    where = " (--has_header=False if these are a row)"
+    if choices:
+        names = (repr(",".join(columns)) for columns in choices)
+        where = f", where it may be {' or '.join(names)}"
     raise ValueError(
-        f"Expected {'one' if choices else 'a'} column {usual}: say which in "
-        f"--{flag}. Received: {table.described()}{where}."
+        f"Expected one column {usual}: say which in --{what}_column"
+        f"{'s' * (what == 'text')}. Received: {table.described()}{where}."
     )
 
 

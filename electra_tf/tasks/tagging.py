@@ -96,7 +96,8 @@ def strict_spans_of_tags(tags: Sequence[str]) -> list[Span]:
     # Imports scikit-learn, which takes long.
     from seqeval.metrics.sequence_labeling import get_entities
 
-    return [Span(*place, kind) for kind, *place in get_entities(list(tags))]
+    entities = get_entities(list(tags))
+    return [Span(start, end, kind) for kind, start, end in entities]
 
 
 def is_span_tag(tag: str) -> bool:
@@ -244,7 +245,7 @@ class TaggingTask(Task):
         """The sentences of a split, as in its file."""
         if self.as_original:
             return conll.read_as_original(self.files[split], self.tag_column)
-        return conll.read(self.files[split], self.tag_column).sentences
+        return conll.read(self.files[split], self.tag_column)
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""

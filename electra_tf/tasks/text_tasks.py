@@ -21,6 +21,7 @@ from electra_tf.tasks.task import Task
 # A regression model is degenerate if its predictions spread less than this
 # share of the labels' spread: they follow the seed then, not the text.
 _CONSTANT_SHARE = 0.02
+_FLOAT32 = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
 
 class TextExample(typing.NamedTuple):
@@ -32,7 +33,7 @@ class TextExample(typing.NamedTuple):
       text_b: The second text of a pair, or None.
       label: As in the file.
       source: File and row, for error messages.
-      has_label: False where the label stands for an unknown one.
+      has_label: False where the label is not known.
       labels: Where a row may have several: all of them.
       glue_index: What GLUE's file calls a row without a label, such as "0";
         None for other rows.
@@ -64,11 +65,9 @@ class TextTask(Task):
                 first, tokenizer, self.windows.most_tokens
             )
         else:
+            second = [example.text_b for example in examples]
             features = features_lib.text_features(
-                first,
-                [example.text_b for example in examples],
-                tokenizer,
-                max_seq_length,
+                first, second, tokenizer, max_seq_length
             )
         eids = [example.eid for example in examples]
         features[f"{self.name}_eid"] = np.array(eids, np.int32)
@@ -79,17 +78,17 @@ class TextTask(Task):
 
     @abc.abstractmethod
     def label_features(self, examples: Sequence[TextExample]) -> Features:
-        """What the labels become."""
-
-    @abc.abstractmethod
-    def score_names(self) -> list[str]:
-        """The header of what `scores_of_rows` gives."""
+        """What the labels become; 0 of those that are not known."""
 
     @abc.abstractmethod
     def scores_of_rows(
         self, outputs: dict[str, np.ndarray]
-    ) -> Iterator[tuple[str, list[str]]]:
-        """The prediction of each row, as in a file, and its scores."""
+    ) -> Iterator[tuple[str, Sequence[float]]]:
+        """The prediction of each row, as in a file, and its scores, as many as
+        `score_names`."""
+
+    # The header of what `scores_of_rows` gives.
+    score_names: Sequence[str] = ()
 
     def baseline_prediction(self, train_examples: Sequence[TextExample]):
         """What a head that reads no text would say of every row, or None."""
@@ -100,13 +99,12 @@ class TextTask(Task):
         if always is None:
             return {}
         ((name, values),) = self.label_features(examples).items()
-        scores = self.scores(
-            {
-                name.removeprefix(f"{self.name}_"): values,
-                "predictions": np.full_like(values, always),
-                "loss": np.zeros(0),
-            }
-        )
+        outputs = {
+            name.removeprefix(f"{self.name}_"): values,
+            "predictions": np.full_like(values, always),
+            "loss": np.zeros(0),
+        }
+        scores = self.scores(outputs)
         del scores["loss"]
         return scores
 
@@ -118,8 +116,7 @@ class TextTask(Task):
         self, examples, outputs, tokenizer=None, max_seq_length=0
     ):
         has_pairs = any(example.text_b is not None for example in examples)
-        columns = ["text_a", "text_b"] if has_pairs else ["text"]
-        header = ["label", "prediction", *self.score_names(), *columns]
+        texts = ["text_a", "text_b"] if has_pairs else ["text"]
 
         def rows():
             for example, (prediction, scores) in zip(
@@ -127,9 +124,10 @@ class TextTask(Task):
             ):
                 label = example.label if example.has_label else ""
                 texts = [example.text_a, example.text_b or ""][: 1 + has_pairs]
-                yield [label, prediction, *scores, *texts]
+                written = (f"{score:.6f}" for score in scores)
+                yield [label, prediction, *written, *texts]
 
-        return header, rows()
+        return ["label", "prediction", *self.score_names, *texts], rows()
 
 
 class _LabelsTask(TextTask):
@@ -179,8 +177,9 @@ class _LabelsTask(TextTask):
     def description(self):
         return {"kind": self.kind, "labels": self.labels}
 
+    @property
     def score_names(self):
-        return list(self.labels)
+        return self.labels
 
 
 class ClassificationTask(_LabelsTask):
@@ -190,7 +189,10 @@ class ClassificationTask(_LabelsTask):
     head = heads.ClassificationHead
 
     def label_features(self, examples):
-        ids = [self._id(e.label, e, "one of the labels") for e in examples]
+        ids = [
+            self._id(e.label, e, "one of the labels") if e.has_label else 0
+            for e in examples
+        ]
         return {f"{self.name}_label_ids": np.array(ids, np.int32)}
 
     def loss_weights(self, examples, class_weights):
@@ -230,7 +232,7 @@ class ClassificationTask(_LabelsTask):
     def scores_of_rows(self, outputs):
         scores = tf.nn.softmax(outputs["logits"]).numpy()
         for prediction, row in zip(outputs["predictions"], scores, strict=True):
-            yield self.labels[prediction], [f"{score:.6f}" for score in row]
+            yield self.labels[prediction], row
 
 
 class RegressionTask(TextTask):
@@ -261,24 +263,16 @@ class RegressionTask(TextTask):
         self.scale = max_value if scale is None else scale
 
     def label_features(self, examples):
-        targets = []
-        for example in examples:
-            value = number(example.label)
-            is_good = abs(value) <= float(np.finfo(np.float32).max)
-            if self.refuses_others:
-                is_good = self.min_value <= value <= self.max_value
-            if not is_good:
-                path, row = example.source
-                expected = (
-                    f"a number from {self.min_value} to {self.max_value}"
-                    if self.refuses_others
-                    else "a number"
-                )
-                raise ValueError(
-                    f"Expected {expected}. Received: {example.label!r} in "
-                    f"{path!r}, row {row}."
-                )
-            targets.append((value - self.min_value) / self.scale)
+        least, most = _FLOAT32
+        if self.refuses_others:
+            least, most = self.min_value, self.max_value
+        targets = [
+            (number_in(e.label, e.source, least, most) - self.min_value)
+            / self.scale
+            if e.has_label
+            else 0.0
+            for e in examples
+        ]
         return {f"{self.name}_targets": np.array(targets, np.float32)}
 
     def make_head(self, config):
@@ -331,12 +325,9 @@ class RegressionTask(TextTask):
         values = np.asarray(predictions, np.float64)
         return values * self.scale + self.min_value
 
-    def score_names(self):
-        return []
-
     def scores_of_rows(self, outputs):
         for value in self.in_units_of_labels(outputs["predictions"]):
-            yield f"{value:.6f}", []
+            yield f"{value:.6f}", ()
 
 
 class MultiLabelTask(_LabelsTask):
@@ -362,15 +353,14 @@ class MultiLabelTask(_LabelsTask):
         (wanted,) = self.label_features(examples).values()
         of_rows = np.ones(wanted.shape, np.float32)
         weights: dict[str, float] = {}
-        for label, has_it, column in zip(
-            self.labels, wanted.T, of_rows.T, strict=True
-        ):
-            of_label = class_weights
+        for i, label in enumerate(self.labels):
+            of_label: typing.Any = class_weights
             if not isinstance(class_weights, str):
                 of_label = {0: 1.0, 1: class_weights.get(label, 1.0)}
-            found = _class_weights(of_label, np.unique(has_it), has_it)
-            column[:] = [found[has] for has in has_it]
-            weights[label] = found.get(1, 1.0)
+            has_it = wanted[:, i]
+            by_value = _class_weights(of_label, np.unique(has_it), has_it)
+            of_rows[:, i] = [by_value[value] for value in has_it]
+            weights[label] = by_value.get(1, 1.0)
         return of_rows, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
@@ -394,9 +384,9 @@ class MultiLabelTask(_LabelsTask):
 
     @property
     def baseline_name(self):
-        if "train" not in self.splits():
+        if not (examples := self._train_examples()):
             return ""
-        found = ", ".join(_commonest_set(self.read_examples("train")))
+        found = ", ".join(_commonest_set(examples))
         return f"commonest labels {found!r}" if found else "no label"
 
     def baseline_prediction(self, train_examples):
@@ -409,10 +399,7 @@ class MultiLabelTask(_LabelsTask):
             outputs["predictions"], probabilities, strict=True
         ):
             found = [self.labels[i] for i in np.flatnonzero(predictions)]
-            yield (
-                task_head.LABEL_SEPARATOR.join(found),
-                [f"{value:.6f}" for value in row],
-            )
+            yield task_head.LABEL_SEPARATOR.join(found), row
 
 
 def _class_weights(class_weights, classes: Sequence, labels: Sequence) -> dict:
@@ -441,6 +428,33 @@ def number(text: str) -> float:
         return float(text if "_" not in text else "nan")
     except ValueError:
         return float("nan")
+
+
+def number_in(
+    label: str,
+    source: tuple[str, int],
+    least: float = _FLOAT32[0],
+    most: float = _FLOAT32[1],
+) -> float:
+    """The number that the label of a row is.
+
+    Args:
+      label: The text.
+      source: File and row, for the error message.
+      least: That it may be.
+      most: Likewise.
+
+    Raises:
+      ValueError: If it is none from `least` to `most`.
+    """
+    value = number(label)
+    if not least <= value <= most:
+        where = f" from {least} to {most}" if most != _FLOAT32[1] else ""
+        raise ValueError(
+            f"Expected a number{where}. Received: {label!r} in {source[0]!r}, "
+            f"row {source[1]}."
+        )
+    return value
 
 
 def in_order(labels: Collection[str]) -> list[str]:

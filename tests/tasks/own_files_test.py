@@ -219,8 +219,6 @@ REFUSES = {
     "an empty tag": (
         "a.jsonl", jsonl({"tokens": ["a"], "tags": [" "]}), {},
         ["none empty", "row 1"]),
-    "a kind of task": ("a.tsv", USUAL, {"task_type": "tags"},
-                       ["auto", "'tags'"]),
     "no JSON": ("a.jsonl", '{"text": "a"}\n{"text" 1}\n', {},
                 ["row 2", "Expecting ':'"]),
     "no object": ("a.jsonl", "[1]\n", {}, ["JSON object", "row 1"]),

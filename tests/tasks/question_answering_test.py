@@ -248,6 +248,22 @@ def test_original_spans(tokenizer, token_text, original, expected):
     assert found == [expected]
 
 
+def _mrqa(write, split="train", context="b a", **qa):
+    answers = [{"text": "a", "char_spans": [[2, 2]]}]
+    qa = {
+        **{"question": "c", "qid": "1", "answers": ["a"]},
+        **{"detected_answers": answers},
+    } | qa
+    row = json.dumps({"context": context, "qas": [qa]})
+    write(f"{split}.jsonl", f'{{"header": {{}}}}\n{row}\n')
+
+
+def _mrqa_task(tmp_path):
+    return question_answering.QuestionAnsweringTask(
+        "newsqa", tmp_path, is_mrqa=True
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -255,7 +271,7 @@ def test_original_spans(tokenizer, token_text, original, expected):
         ("{}", r"SQuAD's layout.*with \{\}"),
         ('{"data": [], "data": []}', "dev.json', row 1: the name 'data' twice"),
         ("[]", "a list of rows"),
-        ('{"data": {}}', "SQuAD's layout, an object with a list data"),
+        ('{"data": {}}', "Expected questions. Received: none"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
             "article 1, paragraph 1, without 'context'",
@@ -284,6 +300,8 @@ def test_bad_squad_files(write, tmp_path, content, message):
         ("dev", {"id": None}, "an 'id' for each question. Received: None"),
         ("dev", {"question": None}, "a text as question. Received: None"),
         ("train", {"is_impossible": "false"}, "true or false. Rec.*'false'"),
+        ("train", {"answers": []}, "text and answer_start. Received: .]"),
+        ("train", {"answers": [{"text": "b"}]}, "text and answer_start"),
     ],
 )
 def test_questions_that_mean_something_else(
@@ -298,41 +316,50 @@ def test_questions_that_mean_something_else(
         _task(tmp_path).read_examples(split)
 
 
-def test_squads_answers_are_where_answer_start_says(write, tmp_path):
-    """Whatever else they hold, as in the original."""
-    answer = {"text": "a", "answer_start": 0, "char_spans": [[4, 4]]}
-    _squad(write, context="a b a", answers=[answer])
-    (example,) = _task(tmp_path).read_examples("train")
-    assert (example.start_position, example.end_position) == (0, 0)
-
-
 def test_questions_without_an_answer_are_of_squad_2(write, tmp_path):
     _squad(write, answers=[])
     with pytest.raises(ValueError, match="only the task squad has questions"):
         _task(tmp_path, v2=False).read_examples("train")
 
 
+def test_mrqa_files(write, tmp_path):
+    _mrqa(write)
+    (example,) = _mrqa_task(tmp_path).read_examples("train")
+    assert (example.qid, example.start_position) == ("1", 1)
+    # The original learns the detected answers alone.
+    _mrqa(write, answers=["b"])
+    (example,) = _mrqa_task(tmp_path).read_examples("train")
+    assert (example.start_position, example.end_position) == (1, 1)
+
+
 @pytest.mark.parametrize(
-    ("qa", "message"),
+    ("row", "message"),
     [
-        # The original learns these alone, whatever else there is.
-        ({"detected_answers": [{"text": "a", "char_spans": [[2, 2]]}]}, None),
-        ({"answers": ["a"]}, r"detected_answers, which .* Received: \['a'\]"),
-        ({"answers": ["a"], "detected_answers": []}, r"an answer .*: \[\] in"),
+        ("5", "a JSON object in each row. Received: .*, row 2: '5'"),
+        ('{"context": ', "JSON object.*train.jsonl', row 2"),
+        ('{"context": "b a", "qas": 1}', "list of questions as qas"),
+        ('{"context": "b a", "qas": ["c"]}', "object for each question. .*'c'"),
+        (r'{"context": "\ud800"}', r"row 2: half a character, '\\ud800'"),
+        ({"detected_answers": []}, r"detected_answers with .*: \[\] in"),
+        ({"detected_answers": [{"text": "a", "char_spans": []}]}, "question 1"),
+        ({"detected_answers": [{"char_spans": [[2, 2]]}]}, "row 2, question 1"),
     ],
 )
-def test_what_a_question_of_mrqa_is_trained_on(write, tmp_path, qa, message):
-    row = {"context": "b a", "qas": [{"question": "c", "qid": "1"} | qa]}
-    write("train.jsonl", json.dumps(row) + "\n")
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    if message is None:
-        (example,) = task.read_examples("train")
-        assert (example.start_position, example.end_position) == (1, 1)
+def test_rows_that_are_not_mrqas(write, tmp_path, row, message):
+    if isinstance(row, dict):
+        _mrqa(write, **row)
     else:
-        with pytest.raises(ValueError, match=message):
-            task.read_examples("train")
+        write("train.jsonl", f'{{"header": {{}}}}\n{row}\n')
+    with pytest.raises(ValueError, match=message):
+        _mrqa_task(tmp_path).read_examples("train")
+
+
+def test_squads_answers_are_where_answer_start_says(write, tmp_path):
+    """Whatever else they hold, as in the original."""
+    answer = {"text": "a", "answer_start": 0, "char_spans": [[4, 4]]}
+    _squad(write, context="a b a", answers=[answer])
+    (example,) = _task(tmp_path).read_examples("train")
+    assert (example.start_position, example.end_position) == (0, 0)
 
 
 def test_odd_questions_are_counted(write, tmp_path):
@@ -356,36 +383,6 @@ def test_odd_questions_are_counted(write, tmp_path):
     assert not said("test", unknown)
     (none,) = said("dev", unknown)
     assert none.startswith("squad: dev: 1 of 1 questions have no answer")
-    empty = example._replace(question_text=" ")
-    assert said("dev", empty, example._replace(qas_id="b")) == [
-        "squad: dev: 1 of 2 questions are empty"
-    ]
-
-
-def test_answers_of_impossible_questions_are_told(write, tmp_path):
-    task = _task(tmp_path)
-    for split in ("train", "dev"):
-        _squad(write, split, is_impossible=True)
-    with notices.heard() as lines:
-        (train,), (dev,) = map(task.read_examples, ("train", "dev"))
-    assert train.is_impossible and dev.answers
-    assert [line.split(",")[0] for line in lines] == [
-        "squad: train: 1 questions have answers",
-        "squad: dev: 1 questions have answers",
-    ]
-
-
-def test_an_answer_of_no_characters_that_is_learned_is_told(write, tmp_path):
-    task = _task(tmp_path)
-    blank = [{"text": "", "answer_start": 0}]
-    _squad(write, "train", answers=blank, is_impossible=False)
-    with notices.heard() as lines:
-        (example,) = task.read_examples("train")
-    # As in the original: from the first word to the last one.
-    assert example.start_position == 0
-    assert example.end_position == len(example.doc_tokens) - 1
-    (line,) = lines
-    assert "train: 1 questions have an answer of no characters" in line
 
 
 def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
@@ -393,79 +390,6 @@ def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
     _squad(write, "dev", answers=empty, is_impossible=True)
     (example,) = _task(tmp_path).read_examples("dev")
     assert example.answers == ()
-
-
-def test_mrqa_files(write, tmp_path):
-    row = {
-        "context": CONTEXT,
-        "qas": [
-            {
-                "qid": "m0",
-                "question": "h",
-                "answers": ["d"],
-                "detected_answers": [{"text": "d", "char_spans": [[8, 8]]}],
-            }
-        ],
-    }
-    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    (example,) = task.read_examples("train")
-    assert (example.qid, example.start_position) == ("m0", 2)
-    write("dev.jsonl", '{"header": {}}\n{"context": \n')
-    with pytest.raises(ValueError, match="JSON object.*dev.jsonl', row 2"):
-        task.read_examples("dev")
-
-
-def _mrqa_row(context="b a", **qa):
-    answers = [{"text": "a", "char_spans": [[2, 2]]}]
-    qa = {
-        **{"question": "c", "qid": "1", "answers": ["a"]},
-        **{"detected_answers": answers},
-    } | qa
-    return {"context": context, "qas": [qa]}
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (5, "a JSON object in each row. Received: .*, row 2: '5'"),
-        (None, "a JSON object in each row. Received: .*, row 2: 'null'"),
-        ("header", "a JSON object in each row. .*, row 2: '\"header\"'"),
-        ({"context": "b a", "qas": None}, "list of questions as qas. .*None"),
-        ({"context": "b a", "qas": ["c"]}, "object for each question. .*'c'"),
-        (_mrqa_row("\ud800 a"), r"characters. .*row 2, .* half .*'\\ud800'"),
-        (
-            _mrqa_row(detected_answers=[{"text": "a", "char_spans": []}]),
-            "an answer's text and char_spans. Received: {.*row 2, question 1",
-        ),
-        (
-            _mrqa_row(detected_answers=[{"char_spans": [[2, 2]]}]),
-            "an answer's text and char_spans. Received: {.*row 2, question 1",
-        ),
-    ],
-)
-def test_rows_that_are_not_mrqas(write, tmp_path, row, message):
-    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    with pytest.raises(ValueError, match=message):
-        task.read_examples("train")
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([], "an answer for each question that is not impossible"),
-        ([{"text": "b"}], "an answer's text and answer_start. Received: {"),
-    ],
-)
-def test_answers_of_squad_2_that_are_nowhere(write, tmp_path, answers, message):
-    _squad(write, answers=answers, is_impossible=False)
-    with pytest.raises(ValueError, match=f"{message}.*, question 1"):
-        _task(tmp_path).read_examples("train")
 
 
 def test_config_errors():

@@ -72,7 +72,7 @@ def test_cola_has_no_header_and_its_test_no_labels(write, tmp_path):
     (train,) = task.read_examples("train")
     assert (train.eid, train.text_a, train.label) == (0, "a b", "1")
     (test,) = task.read_examples("test")
-    assert (test.eid, test.text_a, test.label) == (0, "c", "0")
+    assert (test.eid, test.text_a, test.has_label) == (0, "c", False)
 
 
 def test_short_rows_of_glue_are_left_out_and_counted(write, tmp_path):
