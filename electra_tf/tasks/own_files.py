@@ -8,7 +8,7 @@ How the training file was read is in the task's `origin`, a line for the log.
 import dataclasses
 import os
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -98,18 +98,21 @@ def make_task(
     )
     if task_type == "auto":
         task_type = _kind_of_labels(source, bool(label_separator))
-    task: typing.Any
-    if task_type == "tagging":
-        task = OwnTagging(name, source)
-        what = f"with {task.listed()}"
-    elif task_type == "regression":
-        task = OwnRegression(name, source, *_range_of_labels(source))
-        what = f"from {task.min_value} to {task.max_value}"
+    if task_type == "regression":
+        model = _range_of_labels(source)
+        what = "from {min_value} to {max_value}".format(**model)
+    elif task_type == "tagging":
+        model = _tags_of(name, source)
+        names, kinds = model["labels"], "tags"
+        if model["form"]:
+            names = _kinds_of_spans(names)
+            kinds = f"kinds of spans in {model['scheme']}"
+        what = f"with {len(names)} {kinds} ({listing(names, 5)})"
     else:
-        is_one = task_type == "classification"
-        kind = OwnClassification if is_one else OwnMultiLabel
-        task = kind(name, source, _labels_of(source, is_one))
-        what = f"with {len(task.labels)} labels ({listing(task.labels, 5)})"
+        model = _labels_of(source, task_type == "classification")
+        names = model["labels"]
+        what = f"with {len(names)} labels ({listing(names, 5)})"
+    task = _task(name, source, task_type, model)
     left = [c for c in table.columns if c not in (*texts, label)]
     task.origin = (
         f"{table.path}: text in {'columns' if texts[1:] else 'column'} "
@@ -140,7 +143,12 @@ def task_of_model(
     paths = {split: os.fspath(path) for split, path in files.items() if path}
     reading = model["reading"]
     source = OwnFiles(paths, **reading, skip_empty_texts=skip_empty_texts)
-    kind = model["kind"]
+    kind = model["kind"].removesuffix("_classification")
+    return _task(name, source, kind, model)
+
+
+def _task(name: str, source: "OwnFiles", kind: str, model: Mapping) -> Task:
+    """The task of one of `names.TASK_TYPES`, as `Task.description` has it."""
     if kind == "tagging":
         return OwnTagging(name, source, model)
     if kind == "regression":
@@ -313,7 +321,7 @@ def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
     return "classification"
 
 
-def _labels_of(source: OwnFiles, is_one: bool) -> list[str]:
+def _labels_of(source: OwnFiles, is_one: bool) -> dict:
     """The classes of the training file, in their order."""
     rows = source.rows("train")
     if is_one:
@@ -321,10 +329,10 @@ def _labels_of(source: OwnFiles, is_one: bool) -> list[str]:
     else:
         labels = {x for row in rows for x in source.split_label(row.label)}
     _refuse_few(labels, source, 1 + is_one)
-    return text_tasks.in_order(labels)
+    return {"labels": text_tasks.in_order(labels)}
 
 
-def _range_of_labels(source: OwnFiles) -> tuple[float, float, float]:
+def _range_of_labels(source: OwnFiles) -> dict:
     """Least and greatest number of the training file, and their distance."""
     values = {
         text_tasks.number_in(_one(row), row.source)
@@ -338,7 +346,75 @@ def _range_of_labels(source: OwnFiles) -> tuple[float, float, float]:
             "differences from one of them. Received: "
             f"{source.train_file!r} with {least:.15g} to {most:.15g}."
         )
-    return least, most, most - least
+    return {"min_value": least, "max_value": most, "scale": most - least}
+
+
+def _tags_of(name: str, source: OwnFiles) -> dict:
+    """How the training file tags its words.
+
+    Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
+    for themselves.
+    """
+    sentences = _sentences(source, "train")
+    tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
+    _refuse_few(tags, source, 2)
+    form, scheme = tag_schemes.form_of(tags), "BIOES"
+    labels = text_tasks.in_order(tags)
+    if form:
+        scheme, is_mixed = tag_schemes.scheme_of(
+            (sentence.tags for sentence in sentences), form
+        )
+        if is_mixed:
+            errors.warn(
+                f"{name}: the tags of training are in {scheme}, but some spans"
+                " begin or end in another scheme: answers are in the first"
+            )
+        kinds = _kinds_of_spans(tag_schemes.as_bioes(t, form) for t in tags)
+        labels = [p + kind for kind in kinds for p in tagging.PREFIXES]
+        labels.append(tagging.OUTSIDE)
+    elif stray := tag_schemes.stray_tag(tags):
+        row = next(s.row for s in sentences if stray in s.tags)
+        raise ValueError(
+            "Expected tags such as B-PER, I-PER and O, as others are. "
+            f"Received: {stray!r} in {source.train_file!r}, in the sentence "
+            f"that begins in row {row}."
+        )
+    elif all(map(str.isdigit, tags)):
+        errors.warn(
+            f"{name}: the tags are numbers, and scored as those of words: "
+            "spans need their names, --label_names=O,B-PER,I-PER,..."
+        )
+    is_token_level = not form
+    return {"labels": labels, "form": form, "scheme": scheme,
+            "is_token_level": is_token_level}  # fmt: skip
+
+
+def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
+    """Such as PER of B-PER; what the file calls them, unlike the letters."""
+    return sorted({tag[2:] for tag in tags} - {""})
+
+
+def _sentences(
+    source: OwnFiles, split: str, outside: str = tagging.OUTSIDE
+) -> list[conll.Sentence]:
+    """The words of a split and their tags, `outside` where there are none."""
+    sentences = []
+    for row in source.rows(split):
+        words, tags = _words(row.texts[0]), _words(row.label)
+        has_tags = row.label is not None
+        if not has_tags:
+            tags = [outside] * len(words)
+        path, number_ = row.source
+        if len(words) != len(tags) or not all(map(str.strip, words + tags)):
+            raise ValueError(
+                "Expected words, none empty, and a tag for each (--task_type "
+                f"says another kind of labels). Received: {len(words)} words "
+                f"and {len(tags)} tags in {path!r}, row {number_}."
+            )
+        sentences.append(
+            conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
+        )
+    return sentences
 
 
 def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
@@ -353,14 +429,10 @@ def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
 # --- The tasks ---------------------------------------------------------------
 
 
-class _OwnTexts(text_tasks.TextTask):
-    """Mixed into tasks with texts from files of one's own."""
+class _Own(Task):
+    """Mixed into tasks with files of one's own."""
 
     source: OwnFiles
-
-    def __init__(self, name: str, source: OwnFiles, *of_kind):
-        super().__init__(name, *of_kind)
-        self.source = source
 
     def reading(self):
         return self.source.reading()
@@ -371,6 +443,14 @@ class _OwnTexts(text_tasks.TextTask):
     def has_labels(self, split):
         return self.source.has_labels(split)
 
+
+class _OwnTexts(_Own, text_tasks.TextTask):
+    """Mixed into tasks with texts."""
+
+    def __init__(self, name: str, source: OwnFiles, *of_kind):
+        super().__init__(name, *of_kind)
+        self.source = source
+
     def read_examples(self, split):
         examples = []
         for eid, row in enumerate(self.source.rows(split)):
@@ -379,12 +459,10 @@ class _OwnTexts(text_tasks.TextTask):
                 for text in row.texts
             )
             text_a, text_b = (*texts, None)[:2]
-            has_label = row.label is not None
-            example = TextExample(
-                eid, text_a, text_b, "", row.source, has_label
-            )
-            if has_label:
-                example = example._replace(**self.fields_of(row))
+            example = TextExample(eid, text_a, text_b, "", row.source, False)
+            if row.label is not None:
+                fields = self.fields_of(row)
+                example = example._replace(has_label=True, **fields)
             examples.append(example)
         self.label_features(examples)  # A label unknown in training raises.
         return examples
@@ -415,101 +493,23 @@ class OwnMultiLabel(_OwnTexts, text_tasks.MultiLabelTask):
         }
 
 
-class OwnTagging(tagging.TaggingTask):
-    """A tag for each word.
+class OwnTagging(_Own, tagging.TaggingTask):
+    """A tag for each word: columns of words and of tags."""
 
-    Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
-    for themselves. The labels are those of the training file.
-
-    Args:
-      name: See `Task`.
-      source: Columns of words and of tags, lists or separated by white space.
-      trained: See `task_of_model`; None to read the training file.
-
-    Raises:
-      ValueError: If the files cannot be read, or the tags are of two kinds.
-    """
-
-    def __init__(
-        self, name: str, source: OwnFiles, trained: Mapping | None = None
-    ):
-        super().__init__(name, source.paths, as_original=False)
+    def __init__(self, name: str, source: OwnFiles, model: Mapping):
+        super().__init__(
+            name,
+            source.paths,
+            model["is_token_level"],
+            as_original=False,
+            labels=model["labels"],
+        )
         self.source = source
-        if trained is not None:
-            for key in ("form", "is_token_level", "scheme", "labels"):
-                setattr(self, key, trained[key])
-            return
-        sentences = self.sentences("train")
-        tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
-        self.form = tag_schemes.form_of(tags)
-        self.is_token_level = not self.form
-        self.labels = text_tasks.in_order(tags)
-        if self.form:
-            self.scheme, is_mixed = tag_schemes.scheme_of(
-                (sentence.tags for sentence in sentences), self.form
-            )
-            if is_mixed:
-                self.warn(
-                    f"the tags of training are in {self.scheme}, but some spans"
-                    " begin or end in another scheme: answers are in the first"
-                )
-            tags = {tag_schemes.as_bioes(tag, self.form) for tag in tags}
-            kinds = sorted({tag[2:] for tag in tags} - {""})
-            self.labels = [p + k for k in kinds for p in tagging.PREFIXES]
-            self.labels.append(tagging.OUTSIDE)
-        elif stray := tag_schemes.stray_tag(tags):
-            row = next(s.row for s in sentences if stray in s.tags)
-            raise ValueError(
-                "Expected tags such as B-PER, I-PER and O, as others are. "
-                f"Received: {stray!r} in {source.train_file!r}, in the "
-                f"sentence that begins in row {row}."
-            )
-        elif all(map(str.isdigit, tags)):
-            self.warn(
-                "the tags are numbers, and scored as those of words: spans "
-                "need their names, --label_names=O,B-PER,I-PER,..."
-            )
-        _refuse_few(tags, source, 2)
-
-    def _names(self) -> list[str]:
-        """The labels; of spans their kinds, as letters are not the file's."""
-        if not self.form:
-            return self.labels
-        return sorted({label[2:] for label in self.labels} - {""})
-
-    def listed(self) -> str:
-        """How many tags there are, and which, for a message."""
-        what = f"kinds of spans in {self.scheme}" if self.form else "tags"
-        return f"{len(self._names())} {what} ({listing(self._names(), 5)})"
-
-    def reading(self):
-        return self.source.reading()
-
-    def splits(self):
-        return self.source.splits()
-
-    def has_labels(self, split):
-        return self.source.has_labels(split)
+        self.form = model["form"]
+        self.scheme = model["scheme"]
 
     def sentences(self, split):
-        sentences = []
-        for row in self.source.rows(split):
-            words, tags = _words(row.texts[0]), _words(row.label)
-            if row.label is None:
-                tags = [self.labels[-1]] * len(words)
-            path, number_ = row.source
-            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
-                raise ValueError(
-                    "Expected words, none empty, and a tag for each "
-                    "(--task_type says another kind of labels). Received: "
-                    f"{len(words)} words and {len(tags)} tags in {path!r}, row "
-                    f"{number_}."
-                )
-            has_tags = row.label is not None
-            sentences.append(
-                conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
-            )
-        return sentences
+        return _sentences(self.source, split, self.labels[-1])
 
     def labels_of_tags(self, sentence, path):
         tags = [tag_schemes.as_bioes(tag, self.form) for tag in sentence.tags]
@@ -523,10 +523,10 @@ class OwnTagging(tagging.TaggingTask):
             for tag, label in zip(sentence.tags, labels, strict=True)
         )
         if unknown := {*labels} - {*self.labels, NO_LABEL}:
-            name = min(unknown)[2 if self.form else 0 :]
+            known = _kinds_of_spans(self.labels) if self.form else self.labels
             raise ValueError(
-                f"Expected tags of {listing(self._names())}, as in the "
-                f"training file. Received: {name!r} in {path!r}, row "
-                f"{sentence.row}."
+                f"Expected tags of {listing(known)}, as in the training file. "
+                f"Received: {min(unknown)[2 if self.form else 0 :]!r} in "
+                f"{path!r}, row {sentence.row}."
             )
         return labels

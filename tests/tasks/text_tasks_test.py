@@ -41,7 +41,7 @@ def test_missing_file(tmp_path):
 
 def test_not_utf_8(tmp_path):
     (tmp_path / "train.tsv").write_bytes(b"index\ta\tb\tlabel\na\xff\t0\n")
-    with pytest.raises(ValueError, match="row 2, with the byte 0xff"):
+    with pytest.raises(ValueError, match="row 2 has the byte 0xff"):
         glue.Rte(tmp_path).read_examples("train")
 
 
