@@ -542,12 +542,6 @@ class TaggingTask(Task):
         return tag_schemes.in_scheme(tags, self.scheme, self.form or "B-PER")
 
     def look_at(self, split, examples, features):
-        is_train_of_words = split == "train" and self.is_token_level
-        if is_train_of_words and all(map(is_span_tag, self.labels)):
-            self.warn(
-                f"the tags, such as {self.labels[0]}, look like those of spans:"
-                " is it the column of parts of speech?"
-            )
         num_words = len(_labels_of(examples))
         mask = features[f"{self.name}_labels_mask"]
         if (num_lost := num_words - int(np.rint(mask.sum()))) > 0:

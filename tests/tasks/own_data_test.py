@@ -100,18 +100,6 @@ def test_multi_label(write, tokenizer):
     assert next(rows) == ["x|y", "y", "0.500000", "0.750000", "a"]
 
 
-def test_multi_label_separator_and_unknown_label(write):
-    files = {
-        "train": write("a.tsv", "text\tlabel\na\tx+y\nb\ty\n"),
-        "dev": write("b.tsv", "text\tlabel\na\ty+z\n"),
-    }
-    task = own_files.make_task("own", files, label_separator="+")
-    assert task.labels == ["x", "y"]
-    message = "labels among 'x', 'y'. Received: 'z' in .*b.tsv', row 2"
-    with pytest.raises(ValueError, match=message):
-        task.read_examples("dev")
-
-
 def test_tags_of_spans(write, tokenizer):
     files = {
         "train": write("a.tsv", "a b\tPER-B PER-I\nc\t-\n"),
@@ -138,20 +126,6 @@ def test_rows_without_a_text_may_be_left_out(write):
         examples = task.read_examples("train")
     assert [(e.eid, e.source[1]) for e in examples] == [(0, 2), (1, 4)]
     assert lines == [f"{path}: 1 rows without a text are left out"]
-
-
-def test_tags_of_words(write):
-    rows = [{"tokens": ["a", "b"], "tags": ["X", "Y"]}]
-    files = {
-        "train": write("a.jsonl", _jsonl(*rows)),
-        "test": write("b.jsonl", _jsonl({"tokens": ["a"]})),
-    }
-    task = own_files.make_task("own", files)
-    assert task.is_token_level
-    assert task.labels == ["X", "Y"]
-    assert not task.has_labels("test")
-    (test,) = task.read_examples("test")
-    assert (test.words, test.has_labels) == (("a",), False)
 
 
 def test_conll(write):

@@ -144,8 +144,6 @@ READS = {
     "names of classes that are numbers": (
         "a.tsv", labels(1, 0), {"label_names": ["no", "yes"]},
         "classification ['no', 'yes']: a = yes / a = no"),
-    "empty texts, left out": (
-        "a.tsv", USUAL + " \ty\n", {"skip_empty_texts": True}, READ),
 }  # fmt: skip
 
 

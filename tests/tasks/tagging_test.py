@@ -40,14 +40,8 @@ def test_spans_of_tags(tags, spans):
 
 def test_bioes_tags():
     spans = [tagging.Span(0, 2, "NP"), tagging.Span(4, 4, "VP")]
-    assert tagging.bioes_tags(spans, 6) == [
-        "B-NP",
-        "I-NP",
-        "E-NP",
-        "O",
-        "S-VP",
-        "O",
-    ]
+    tags = "B-NP I-NP E-NP O S-VP O"
+    assert tagging.bioes_tags(spans, 6) == tags.split()
 
 
 def test_features(write, tokenizer):
@@ -232,23 +226,19 @@ def test_what_a_run_asks_of_a_tagging_task(write):
     assert notices.of(
         words.look_at, "train", train, {"pos_labels_mask": mask}
     ) == [
-        "pos: the tags, such as B-NP, look like those of spans: is it the "
-        "column of parts of speech?",
         "pos: train: 1 of 3 words got no tag: they are behind 3 tokens, or "
         "have none",
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a B-X\nb\n\n", "a word and a tag.*'b' in .*, row 2"),
-        ("a B-X\n", "sentences with a blank row after each"),
-    ],
-)
-def test_bad_files(write, content, message):
-    with pytest.raises(ValueError, match=message):
-        conll.read_as_original(write("t.txt", content))
+def test_bad_files(write):
+    with pytest.raises(ValueError, match=r"a word and a tag.*'b' in .*, row 2"):
+        conll.read_as_original(write("t.txt", "a B-X\nb\n\n"))
+    with pytest.raises(ValueError, match="sentences with a blank row after"):
+        conll.read_as_original(write("t.txt", "a B-X\n"))
+    task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
+    with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
+        task.read_examples("train")
 
 
 def test_a_label_that_is_not_one_of_those_given_is_refused(write):
@@ -256,15 +246,5 @@ def test_a_label_that_is_not_one_of_those_given_is_refused(write):
     task = tagging.TaggingTask("t", {"dev": path})
     assert task.labels == ["O", "S-X"]
     task.labels = ["B-X", "E-X", "O"]
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="labels 'B-X', .*: 'S-X' in .*row 3"):
         task.read_examples("dev")
-    assert str(caught.value) == (
-        "Expected one of the labels 'B-X', 'E-X', 'O'. Received: 'S-X' in "
-        f"{path!r}, in the sentence that begins in row 3."
-    )
-
-
-def test_bad_tag(write):
-    task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
-    with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
-        task.read_examples("train")

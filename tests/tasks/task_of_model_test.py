@@ -88,24 +88,14 @@ def test_rows_are_read_as_in_training(write, name, split):
     assert task.main_metric == trained.main_metric
 
 
-def test_a_set_of_one_class_is_scored(write):
+def test_labels_are_those_of_the_model(write):
     train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
     trained = own_files.make_task("mine", {"train": train})
-    about = trained.description() | {"reading": trained.reading()}
+    model = trained.description() | {"reading": trained.reading()}
     test = write("test.tsv", "text\tlabel\nb\tno\na\tno\n")
-    task = own_files.task_of_model("mine", {"test": test}, about)
+    task = own_files.task_of_model("mine", {"test": test}, model)
     assert [row.label for row in task.read_examples("test")] == ["no", "no"]
-
-
-def test_a_label_that_the_model_does_not_know_is_refused(write):
-    train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
-    trained = own_files.make_task("mine", {"train": train})
-    about = trained.description() | {"reading": trained.reading()}
-    test = write("test.tsv", "text\tlabel\nb\tno\na\tperhaps\n")
-    task = own_files.task_of_model("mine", {"test": test}, about)
-    with pytest.raises(ValueError) as caught:
+    write("test.tsv", "text\tlabel\nb\tno\na\tperhaps\n")
+    task = own_files.task_of_model("mine", {"test": test}, model)
+    with pytest.raises(ValueError, match="labels 'no', 'yes'. .*: 'perhaps' "):
         task.read_examples("test")
-    assert str(caught.value) == (
-        "Expected one of the labels 'no', 'yes'. Received: 'perhaps' in "
-        f"{test!r}, row 3."
-    )
