@@ -30,14 +30,13 @@ _TAGGING_TASKS: dict[str, dict] = {
     "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
 }
 
-# What data sets call their folders.
-_FOLDERS = {name: task.FOLDER for name, task in _GLUE.items()} | {
-    **{"ner": "conll2003", "pos": "conll2003", "korquad": "KorQuAD"}
-}
+# What data sets call their folders; GLUE's archive as it calls submissions.
+_FOLDERS = {
+    name: task.SUBMISSIONS["test"].removesuffix(".tsv").removesuffix("-m")
+    for name, task in _GLUE.items()
+} | {"ner": "conll2003", "pos": "conll2003", "korquad": "KorQuAD"}
 
 TASK_NAMES = tuple(sorted([*_GLUE, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS]))
-
-
 _registered: dict[str, Callable[[str], Task]] = {}
 
 
@@ -62,31 +61,12 @@ def register(name: str, make: Callable[[str], Task]) -> None:
 def possible_folders(
     name: str, data_dir: str | os.PathLike
 ) -> list[pathlib.Path]:
-    """Where `find_folder` looks, in its order, but for `data_dir` itself."""
+    """Where `get_task` looks, in its order, but for `data_dir` itself."""
     data_dir = pathlib.Path(data_dir)
     folders = [data_dir / "finetuning_data" / name, data_dir / name]
     if name in _FOLDERS:
         folders.append(data_dir / _FOLDERS[name])
     return folders
-
-
-def find_folder(name: str, data_dir: str | os.PathLike) -> pathlib.Path:
-    """Where a task's files are.
-
-    Args:
-      name: Of the task.
-      data_dir: What the original calls by this name, the folder of all tasks,
-        or the task's own.
-
-    Returns:
-      <data_dir>/finetuning_data/<name>, as in the original; <data_dir>/<name>;
-      <data_dir>/<the data set's own name>, such as SST-2 or conll2003; or
-      `data_dir` itself: the first of these that exists.
-    """
-    for candidate in possible_folders(name, data_dir):
-        if tf.io.gfile.isdir(os.fspath(candidate)):
-            return candidate
-    return pathlib.Path(data_dir)
 
 
 def get_task(
@@ -99,19 +79,22 @@ def get_task(
 
     Args:
       name: One of `TASK_NAMES`, or of `register`.
-      data_dir: See `find_folder`. The files have the original's names.
+      data_dir: What the original calls by this name, the folder of all tasks,
+        or the task's own. The files, with the original's names, are below it
+        in finetuning_data/<name>, as in the original, in <name>, in a folder
+        of the data set's own name, such as SST-2 or conll2003, or in itself:
+        the first of these that exists.
       double_unordered: Train on both orders of a pair where the order does not
         matter (mrpc, sts).
       qa_config: Options of question answering.
 
-    Returns:
-      The task.
-
     Raises:
       ValueError: If the name is unknown.
     """
+    folders = map(os.fspath, possible_folders(name, data_dir))
+    data_dir = next(filter(tf.io.gfile.isdir, folders), os.fspath(data_dir))
     if name in _registered:
-        return _registered[name](os.fspath(find_folder(name, data_dir)))
+        return _registered[name](data_dir)
     if name not in TASK_NAMES:
         known = [*TASK_NAMES, *_registered]
         raise ValueError(
@@ -119,7 +102,6 @@ def get_task(
             f"Received: {name!r}."
             + errors.did_you_mean(repr(name), map(repr, known))
         )
-    data_dir = find_folder(name, data_dir)
     if name in _GLUE:
         return _GLUE[name](data_dir, double_unordered)
     if name in _TAGGING_TASKS:

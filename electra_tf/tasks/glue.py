@@ -48,11 +48,7 @@ class Columns(typing.NamedTuple):
 
 
 def read_glue(
-    path: str,
-    columns: Columns,
-    swap: bool = False,
-    eid_offset: int = 0,
-    labels: Sequence[str] = (),
+    path: str, columns: Columns, labels: Sequence[str] = ()
 ) -> list[text_tasks.TextExample]:
     """Reads a GLUE file as the original does.
 
@@ -61,9 +57,7 @@ def read_glue(
 
     Args:
       path: The file.
-      columns: Of the file.
-      swap: Exchange the two texts.
-      eid_offset: Number of the first example.
+      columns: Where its rows have what.
       labels: What no header has.
 
     Raises:
@@ -82,15 +76,11 @@ def read_glue(
         if len(values) < least:
             short_rows.append((row, len(values)))
             continue
-        text_a = values[columns.text_a]
-        text_b = None if columns.text_b is None else values[columns.text_b]
-        if swap and text_b is not None:
-            text_a, text_b = text_b, text_a
         examples.append(
             text_tasks.TextExample(
-                row - 1 - columns.has_header + eid_offset,
-                text_a,
-                text_b,
+                row - 1 - columns.has_header,
+                values[columns.text_a],
+                None if columns.text_b is None else values[columns.text_b],
                 "" if columns.label is None else values[columns.label],
                 (path, row),
                 has_label,
@@ -141,7 +131,6 @@ class GlueFiles(text_tasks.TextTask):
       double_unordered: See `UNORDERED`.
 
     Attributes:
-      FOLDER: What GLUE's own archive calls the folder.
       SPLIT_COLUMNS: Split -> columns; the others are of "train".
       SUBMISSIONS: Split -> its file in the benchmark's archive.
       UNORDERED: Whether the two texts may change places, so that training sees
@@ -149,7 +138,6 @@ class GlueFiles(text_tasks.TextTask):
     """
 
     NAME: str
-    FOLDER: str
     SPLITS: tuple[str, ...] = ("train", "dev", "test")
     SPLIT_COLUMNS: dict[str, Columns]
     SUBMISSIONS: dict[str, str]
@@ -181,10 +169,15 @@ class GlueFiles(text_tasks.TextTask):
         columns = self.SPLIT_COLUMNS.get(split, self.SPLIT_COLUMNS["train"])
         if not self.has_labels(split):
             columns = columns._replace(label=None)
-        labels = getattr(self, "labels", ())
-        examples = read_glue(path, columns, labels=labels)
+        examples = read_glue(path, columns, getattr(self, "labels", ()))
         if self.UNORDERED and self.double_unordered and split == "train":
-            examples += read_glue(path, columns, True, len(examples))
+            num = len(examples)
+            examples += [
+                e._replace(
+                    eid=num + e.eid, text_a=e.text_b or "", text_b=e.text_a
+                )
+                for e in examples
+            ]
         return examples
 
     def look_at(self, split, examples, features):
@@ -264,7 +257,6 @@ class Cola(_GlueClassification):
     """Corpus of Linguistic Acceptability; scored by Matthews' correlation."""
 
     NAME = "cola"
-    FOLDER = "CoLA"
     SUBMISSIONS = {"test": "CoLA.tsv"}
     main_metric = "mcc"
     SPLIT_COLUMNS = {
@@ -285,7 +277,6 @@ class Sst(_GlueClassification):
     """Stanford Sentiment Treebank."""
 
     NAME = "sst"
-    FOLDER = "SST-2"
     SUBMISSIONS = {"test": "SST-2.tsv"}
     SPLIT_COLUMNS = {
         "train": Columns(0, None, 1),
@@ -297,7 +288,6 @@ class Mrpc(_PairsOfEquals):
     """Microsoft Research Paraphrase Corpus."""
 
     NAME = "mrpc"
-    FOLDER = "MRPC"
     SUBMISSIONS = {"test": "MRPC.tsv"}
     UNORDERED = True
     SPLIT_COLUMNS = {"train": Columns(3, 4, 0)}
@@ -307,7 +297,6 @@ class Qqp(_PairsOfEquals):
     """Quora Question Pairs."""
 
     NAME = "qqp"
-    FOLDER = "QQP"
     SUBMISSIONS = {"test": "QQP.tsv"}
     SPLIT_COLUMNS = {"train": Columns(3, 4, 5), "test": Columns(1, 2, None)}
 
@@ -319,7 +308,6 @@ class Mnli(_GlueClassification):
     """
 
     NAME = "mnli"
-    FOLDER = "MNLI"
     SPLITS = (
         "train",
         "dev",
@@ -347,7 +335,6 @@ class Rte(_GlueClassification):
     """Recognizing Textual Entailment."""
 
     NAME = "rte"
-    FOLDER = "RTE"
     SUBMISSIONS = {"test": "RTE.tsv"}
     OF_KIND = (("entailment", "not_entailment"),)
     SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
@@ -357,7 +344,6 @@ class Qnli(Rte):
     """Question-answering Natural Language Inference."""
 
     NAME = "qnli"
-    FOLDER = "QNLI"
     SUBMISSIONS = {"test": "QNLI.tsv"}
 
 
@@ -365,7 +351,6 @@ class Wnli(_GlueClassification):
     """Winograd Natural Language Inference. Not in the original."""
 
     NAME = "wnli"
-    FOLDER = "WNLI"
     SUBMISSIONS = {"test": "WNLI.tsv"}
     SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
 
@@ -374,7 +359,6 @@ class Sts(GlueFiles, text_tasks.RegressionTask):
     """Semantic Textual Similarity."""
 
     NAME = "sts"
-    FOLDER = "STS-B"
     OF_KIND = (0.0, 5.0)
     UNORDERED = True
     SUBMISSIONS = {"test": "STS-B.tsv"}

@@ -4,6 +4,7 @@ Shapes: N rows, L length.
 """
 
 import abc
+import collections
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -90,14 +91,18 @@ class TextTask(Task):
     # The header of what `scores_of_rows` gives.
     score_names: Sequence[str] = ()
 
-    def baseline_prediction(self, train_examples: Sequence[TextExample]):
-        """What a head that reads no text would say of every row, or None."""
-        del train_examples
+    @abc.abstractmethod
+    def baseline(self, train_examples: Sequence[TextExample]) -> tuple:
+        """What a head that reads no text says of every row: name and value."""
+
+    @property
+    def baseline_name(self):
+        if "train" not in self.splits():
+            return ""
+        return self.baseline(self.read_examples("train"))[0]
 
     def baseline_scores(self, train_examples, examples, features=None):
-        always = self.baseline_prediction(train_examples)
-        if always is None:
-            return {}
+        _, always = self.baseline(train_examples)
         ((name, values),) = self.label_features(examples).items()
         outputs = {
             name.removeprefix(f"{self.name}_"): values,
@@ -107,10 +112,6 @@ class TextTask(Task):
         scores = self.scores(outputs)
         del scores["loss"]
         return scores
-
-    def _train_examples(self) -> list[TextExample]:
-        """The training set; nothing if it has no files."""
-        return self.read_examples("train") if "train" in self.splits() else []
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
@@ -145,23 +146,25 @@ class _LabelsTask(TextTask):
         self.labels = list(labels)
 
     def _id(self, label: str, example: TextExample, expected: str) -> int:
-        try:
+        if label in self.labels:
             return self.labels.index(label)
-        except ValueError:
-            path, row = example.source
-            raise ValueError(
-                f"Expected {expected} {listing(self.labels)}. "
-                f"Received: {label!r} in {path!r}, row {row}."
-            ) from None
+        path, row = example.source
+        raise ValueError(
+            f"Expected {expected} {listing(self.labels)}. Received: {label!r} "
+            f"in {path!r}, row {row}."
+        )
 
-    def _known_weights(self, weights: Mapping[str, float]) -> None:
-        """Refuses weights of labels that there are not."""
-        unknown = [label for label in weights if label not in self.labels]
+    def _given(self, class_weights: str | Mapping) -> Mapping | None:
+        """The weights that are given; None for 'balanced'."""
+        if isinstance(class_weights, str):
+            return None
+        unknown = [label for label in class_weights if label not in self.labels]
         if unknown:
             raise ValueError(
                 "FinetuningConfig.class_weights must be of the labels "
                 f"{listing(self.labels)}. Received: {listing(unknown)}"
             )
+        return class_weights
 
     def make_head(self, config):
         return self.head(
@@ -196,24 +199,17 @@ class ClassificationTask(_LabelsTask):
         return {f"{self.name}_label_ids": np.array(ids, np.int32)}
 
     def loss_weights(self, examples, class_weights):
-        """By scikit-learn: 'balanced' gives all labels the same sum."""
+        """As in scikit-learn: 'balanced' gives all labels the same sum."""
         labels = [example.label for example in examples]
-        classes = sorted(set(labels))
-        if not isinstance(class_weights, str):
-            self._known_weights(class_weights)
-            class_weights = dict.fromkeys(classes, 1.0) | dict(class_weights)
-        weights = _class_weights(class_weights, classes, labels)
+        weights = dict.fromkeys(sorted(labels), 1.0)
+        given = self._given(class_weights)
+        weights |= _balanced(labels) if given is None else given
         of_rows = np.array([weights[label] for label in labels], np.float32)
         return of_rows, weights
 
-    @property
-    def baseline_name(self):
-        labels = [example.label for example in self._train_examples()]
-        return f"majority class {metrics.commonest(labels)!r}" if labels else ""
-
-    def baseline_prediction(self, train_examples):
-        labels = (example.label for example in train_examples)
-        return self.labels.index(metrics.commonest(labels))
+    def baseline(self, train_examples):
+        label = metrics.commonest(example.label for example in train_examples)
+        return f"majority class {label!r}", self.labels.index(label)
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         labels, predictions = outputs["label_ids"], outputs["predictions"]
@@ -263,16 +259,16 @@ class RegressionTask(TextTask):
         self.scale = max_value if scale is None else scale
 
     def label_features(self, examples):
-        least, most = _FLOAT32
+        limits = _FLOAT32
         if self.refuses_others:
-            least, most = self.min_value, self.max_value
-        targets = [
-            (number_in(e.label, e.source, least, most) - self.min_value)
-            / self.scale
+            limits = self.min_value, self.max_value
+        values = (
+            number_in(e.label, e.source, limits)
             if e.has_label
-            else 0.0
+            else self.min_value
             for e in examples
-        ]
+        )
+        targets = [(value - self.min_value) / self.scale for value in values]
         return {f"{self.name}_targets": np.array(targets, np.float32)}
 
     def make_head(self, config):
@@ -298,14 +294,10 @@ class RegressionTask(TextTask):
             "loss": metrics.mean(outputs["loss"]),
         }
 
-    @property
-    def baseline_name(self):
-        labels = [number(e.label) for e in self._train_examples()]
-        return f"mean {metrics.mean(np.array(labels)):.3f}" if labels else ""
-
-    def baseline_prediction(self, train_examples):
+    def baseline(self, train_examples):
         (targets,) = self.label_features(train_examples).values()
-        return metrics.mean(targets)
+        mean = metrics.mean(targets)
+        return f"mean {self.in_units_of_labels(mean):.3f}", mean
 
     def is_degenerate(self, outputs):
         spread = float(np.std(outputs["predictions"]))
@@ -348,19 +340,19 @@ class MultiLabelTask(_LabelsTask):
     def loss_weights(self, examples, class_weights):
         """Of each decision: 'balanced' gives the rows with a label, and those
         without it, the same sum; a given weight is that of rows with it."""
-        if not isinstance(class_weights, str):
-            self._known_weights(class_weights)
+        given = self._given(class_weights)
         (wanted,) = self.label_features(examples).values()
         of_rows = np.ones(wanted.shape, np.float32)
         weights: dict[str, float] = {}
         for i, label in enumerate(self.labels):
-            of_label: typing.Any = class_weights
-            if not isinstance(class_weights, str):
-                of_label = {0: 1.0, 1: class_weights.get(label, 1.0)}
-            has_it = wanted[:, i]
-            by_value = _class_weights(of_label, np.unique(has_it), has_it)
+            has_it = wanted[:, i].tolist()
+            by_value = {
+                0: 1.0,
+                1: 1.0 if given is None else given.get(label, 1.0),
+            }
+            by_value |= _balanced(has_it) if given is None else {}
             of_rows[:, i] = [by_value[value] for value in has_it]
-            weights[label] = by_value.get(1, 1.0)
+            weights[label] = by_value[1]
         return of_rows, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
@@ -382,16 +374,13 @@ class MultiLabelTask(_LabelsTask):
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
-    @property
-    def baseline_name(self):
-        if not (examples := self._train_examples()):
-            return ""
-        found = ", ".join(_commonest_set(examples))
-        return f"commonest labels {found!r}" if found else "no label"
-
-    def baseline_prediction(self, train_examples):
-        commonest = _commonest_set(train_examples)
-        return [int(label in commonest) for label in self.labels]
+    def baseline(self, train_examples):
+        commonest = metrics.commonest(
+            tuple(sorted(e.labels)) for e in train_examples
+        )
+        names = ", ".join(commonest)
+        name = f"commonest labels {names!r}" if names else "no label"
+        return name, [int(label in commonest) for label in self.labels]
 
     def scores_of_rows(self, outputs):
         probabilities = scipy.special.expit(outputs["logits"])
@@ -402,14 +391,10 @@ class MultiLabelTask(_LabelsTask):
             yield task_head.LABEL_SEPARATOR.join(found), row
 
 
-def _class_weights(class_weights, classes: Sequence, labels: Sequence) -> dict:
-    """Class -> its weight, see scikit-learn's `compute_class_weight`."""
-    from sklearn.utils import class_weight
-
-    found = class_weight.compute_class_weight(
-        class_weights, classes=np.asarray(classes), y=np.asarray(labels)
-    )
-    return dict(zip(classes, map(float, found), strict=True))
+def _balanced(labels: Sequence) -> dict:
+    """Label -> its weight, with which all labels have the same sum."""
+    counts = collections.Counter(labels)
+    return {x: len(labels) / (len(counts) * num) for x, num in counts.items()}
 
 
 def listing(labels: Sequence[str], most: int = 10) -> str:
@@ -430,26 +415,11 @@ def number(text: str) -> float:
         return float("nan")
 
 
-def number_in(
-    label: str,
-    source: tuple[str, int],
-    least: float = _FLOAT32[0],
-    most: float = _FLOAT32[1],
-) -> float:
-    """The number that the label of a row is.
-
-    Args:
-      label: The text.
-      source: File and row, for the error message.
-      least: That it may be.
-      most: Likewise.
-
-    Raises:
-      ValueError: If it is none from `least` to `most`.
-    """
+def number_in(label: str, source: tuple[str, int], limits=_FLOAT32) -> float:
+    """The number that the label of a row of a file is; refuses others."""
     value = number(label)
-    if not least <= value <= most:
-        where = f" from {least} to {most}" if most != _FLOAT32[1] else ""
+    if not limits[0] <= value <= limits[1]:
+        where = "" if limits == _FLOAT32 else " from {} to {}".format(*limits)
         raise ValueError(
             f"Expected a number{where}. Received: {label!r} in {source[0]!r}, "
             f"row {source[1]}."
@@ -463,7 +433,3 @@ def in_order(labels: Collection[str]) -> list[str]:
     if not np.isfinite([*numbers.values()]).all():
         return sorted(labels)
     return sorted(labels, key=lambda label: (numbers[label], label))
-
-
-def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
-    return metrics.commonest(tuple(sorted(e.labels)) for e in examples)
