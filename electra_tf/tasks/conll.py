@@ -78,23 +78,19 @@ def read(
     expected = least if has_tags and width < least else width
     for row, cells in itertools.chain(*blocks):
         if len(cells) != expected or not cells[0]:
-            refuse_row(path, row, " ".join(cells), expected)
+            _refuse_row(path, row, " ".join(cells), expected)
     if width == 10 and blocks[0][0][1][0] == "1":
         raise ValueError(
             f"Expected a word and its tag in each row. Received: {path!r} in "
             "CoNLL-U: cut -f2,4 leaves words and parts of speech."
         )
-    return [
-        Sentence(
-            tuple(cells[0] for _, cells in block),
-            tuple(
-                cells[tag_column] if has_tags else OUTSIDE for _, cells in block
-            ),
-            block[0][0],
-            has_tags,
-        )
-        for block in blocks
-    ]
+    return [_sentence(block, tag_column, has_tags) for block in blocks]
+
+
+def _sentence(block, tag_column: int, has_tags: bool = True) -> Sentence:
+    rows, cells = zip(*block, strict=True)
+    tags = (row[tag_column] if has_tags else OUTSIDE for row in cells)
+    return Sentence(tuple(r[0] for r in cells), tuple(tags), rows[0], has_tags)
 
 
 def _blocks(path: str) -> list[list[tuple[int, list[str]]]]:
@@ -121,18 +117,17 @@ def read_as_original(
     """
     path = os.fspath(path)
     sentences: list[Sentence] = []
-    rows: list[tuple[int, str, str]] = []
+    block: list[tuple[int, list[str]]] = []
     least = max(2, tag_column + 1, -tag_column)
     for row, line in enumerate(read_lines(path), start=1):
         cells = line.split()
-        if not cells and rows:
-            numbers, words, tags = zip(*rows, strict=True)
-            sentences.append(Sentence(words, tags, numbers[0]))
-            rows = []
+        if not cells and block:
+            sentences.append(_sentence(block, tag_column))
+            block = []
         elif cells and cells[0] != _DOCUMENT:
             if len(cells) < least:
-                refuse_row(path, row, line, least)
-            rows.append((row, cells[0], cells[tag_column]))
+                _refuse_row(path, row, line, least)
+            block.append((row, cells))
     if not sentences:
         raise ValueError(
             "Expected sentences with a blank row after each. Received: none "
@@ -141,7 +136,7 @@ def read_as_original(
     return sentences
 
 
-def refuse_row(path: str, row: int, line: str, width: int) -> None:
+def _refuse_row(path: str, row: int, line: str, width: int) -> None:
     """Refuses a row with another number of columns."""
     what = "a word and a tag" if width == 2 else f"{width} columns"
     raise ValueError(

@@ -136,7 +136,7 @@ def _of_row(row: dict, where: str) -> dict:
 def check(
     paragraph: dict, where: str, id_name: str, v2: bool, is_training: bool
 ) -> None:
-    """Refuses a paragraph whose values mean nothing, or something else.
+    """Refuses questions whose values mean nothing, or something else.
 
     Args:
       paragraph: Of `read`.
@@ -148,44 +148,37 @@ def check(
     Raises:
       ValueError: If there is such a value.
     """
-    place = where
-
-    def need(is_good: object, expected: str, received: object) -> None:
-        if not is_good:
-            raise ValueError(
-                f"Expected {expected}. Received: {reprlib.repr(received)} in "
-                f"{place}."
-            )
-
-    context, qas = paragraph["context"], paragraph["qas"]
-    need(isinstance(context, str), "a text as context", context)
-    need(isinstance(qas, list), "a list of questions as qas", qas)
-    for number, qa in enumerate(qas, start=1):
-        place = f"{where}, question {number}"
-        need(isinstance(qa, dict), "an object for each question", qa)
-        text, key = qa["question"], qa.get(id_name)
-        need(isinstance(text, str), "a text as question", text)
-        has_id = is_training or type(key) in (str, int)
-        need(has_id, f"an {id_name!r} for each question", key)
-        answers = qa.get("answers", [])
+    at = "detected_answers with text and char_spans"
+    if id_name == "id":
+        at = "an answer's text and answer_start"
+        at += " (only the task squad has questions without one)" * (not v2)
+    for number, qa in enumerate(paragraph["qas"], start=1):
+        key, answers = qa.get(id_name), qa.get("answers", [])
+        is_impossible = qa.get("is_impossible", False)
         has_texts = isinstance(answers, list) and (
             len(texts_of(qa)) == len(answers)
         )
-        need(has_texts, "a list of answers, each with its text", answers)
-        is_impossible = qa.get("is_impossible", False)
-        is_bool = isinstance(is_impossible, bool)
-        need(is_bool, "is_impossible as true or false", is_impossible)
-        if not is_training or (v2 and is_impossible):
-            continue
-        try:
-            types = tuple(map(type, learned_answer(qa)))
-        except (KeyError, IndexError, TypeError):
-            types = ()
-        at = "detected_answers with text and char_spans"
-        if id_name == "id":
-            at = "an answer's text and answer_start"
-            at += " (only the task squad has questions without one)" * (not v2)
-        need(types == (int, str), at, qa.get("detected_answers", answers))
+        types: tuple = (int, str)
+        if is_training and not (v2 and is_impossible):
+            try:
+                types = tuple(map(type, learned_answer(qa)))
+            except (KeyError, IndexError, TypeError):
+                types = ()
+        for is_good, expected, value in (
+            (isinstance(qa["question"], str), "a text as question",
+             qa["question"]),
+            (is_training or type(key) in (str, int),
+             f"an {id_name!r} for each question", key),
+            (has_texts, "a list of answers, each with its text", answers),
+            (isinstance(is_impossible, bool), "is_impossible as true or false",
+             is_impossible),
+            (types == (int, str), at, qa.get("detected_answers", answers)),
+        ):  # fmt: skip
+            if not is_good:
+                raise ValueError(
+                    f"Expected {expected}. Received: {reprlib.repr(value)} in "
+                    f"{where}, question {number}."
+                )
 
 
 def learned_answer(qa: Mapping) -> tuple[int, str]:

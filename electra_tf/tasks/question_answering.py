@@ -120,10 +120,10 @@ class QuestionAnsweringTask(Task):
                 passages.check(paragraph, where, id_name, self.v2, is_training)
                 self._add_examples(examples, paragraph, is_training)
                 num_questions += len(paragraph["qas"])
-            except (KeyError, IndexError, TypeError) as error:
+            except (AttributeError, LookupError, TypeError) as error:
                 raise ValueError(
                     f"Expected {'MRQA' if self.is_mrqa else 'SQuAD'}'s layout. "
-                    f"Received: {where}, without {error}."
+                    f"Received: {where}, with {error!r}."
                 ) from None
         if not examples:
             raise ValueError(
@@ -149,26 +149,10 @@ class QuestionAnsweringTask(Task):
             return bisect.bisect_right(word_starts, offset) - 1
 
         for qa in paragraph["qas"]:
-            example = passages.QuestionAnsweringExample(
-                eid=len(examples),
-                qas_id=_text_of(qa.get("id")),
-                qid=_text_of(qa.get("qid")),
-                question_text=qa["question"],
-                doc_tokens=doc_tokens,
-                # One of no characters stands for none where there is none.
-                answers=tuple(
-                    text
-                    for text in passages.texts_of(qa)
-                    if text or not qa.get("is_impossible")
-                ),
-            )
+            known: dict = {}
             if is_training and self.v2 and qa["is_impossible"]:
-                example = example._replace(
-                    orig_answer_text="",
-                    start_position=-1,
-                    end_position=-1,
-                    is_impossible=True,
-                )
+                text, start, end = "", -1, -1
+                known["is_impossible"] = True
             elif is_training:
                 offset, text = passages.learned_answer(qa)
                 last = offset + len(text) - 1
@@ -178,12 +162,27 @@ class QuestionAnsweringTask(Task):
                 start, end = word_at(offset), word_at(last)
                 if not self.is_in(text, doc_tokens[start : end + 1]):
                     continue
-                example = example._replace(
-                    orig_answer_text=text,
-                    start_position=start,
-                    end_position=end,
+            if is_training:
+                known["orig_answer_text"] = text
+                known |= {"start_position": start, "end_position": end}
+            # One of no characters stands for none where there is none.
+            texts = (
+                text
+                for text in passages.texts_of(qa)
+                if text or not qa.get("is_impossible")
+            )
+            ids = {"qas_id": qa.get("id"), "qid": qa.get("qid")}
+            ids = {k: None if v is None else str(v) for k, v in ids.items()}
+            examples.append(
+                passages.QuestionAnsweringExample(
+                    eid=len(examples),
+                    question_text=qa["question"],
+                    doc_tokens=doc_tokens,
+                    answers=tuple(texts),
+                    **ids,
+                    **known,
                 )
-            examples.append(example)
+            )
 
     def is_in(self, answer: str, words: Sequence[str]) -> bool:
         """Whether an answer is in the words from its first to its last.
@@ -600,10 +599,6 @@ def _answer_span(
         bisect.bisect_right(token_to_orig, last) - 1,
         answer,
     )
-
-
-def _text_of(key) -> str | None:
-    return None if key is None else str(key)
 
 
 def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:

@@ -274,7 +274,7 @@ def _mrqa_task(tmp_path):
         ('{"data": {}}', "Expected questions. Received: none"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            "article 1, paragraph 1, without 'context'",
+            r"article 1, paragraph 1, with KeyError\('context'\)",
         ),
         ('{"data": [{"paragraphs": null}]}', "data with paragraphs"),
         ("[" * 100_000, "Expected JSON. Received: .*dev.json', row 1"),
@@ -337,8 +337,8 @@ def test_mrqa_files(write, tmp_path):
     [
         ("5", "a JSON object in each row. Received: .*, row 2: '5'"),
         ('{"context": ', "JSON object.*train.jsonl', row 2"),
-        ('{"context": "b a", "qas": 1}', "list of questions as qas"),
-        ('{"context": "b a", "qas": ["c"]}', "object for each question. .*'c'"),
+        ('{"context": "b a", "qas": 1}', "TypeError.*not iterable"),
+        ('{"context": "b a", "qas": ["c"]}', "MRQA's layout.*row 2, with"),
         (r'{"context": "\ud800"}', r"row 2: half a character, '\\ud800'"),
         ({"detected_answers": []}, r"detected_answers with .*: \[\] in"),
         ({"detected_answers": [{"text": "a", "char_spans": []}]}, "question 1"),
