@@ -18,6 +18,7 @@ ENCODER = configs.EncoderConfig(
     [
         ("mnli", heads.ClassificationHead),
         ("sts", heads.RegressionHead),
+        ("squadv1", heads.QuestionAnsweringHead),
         ("squad", heads.QuestionAnsweringHead),
         ("newsqa", heads.QuestionAnsweringHead),
     ],
@@ -25,12 +26,9 @@ ENCODER = configs.EncoderConfig(
 def test_get_task(name, head):
     task = by_name.get_task(name, "")
     assert task.name == name
+    # Only SQuAD 2.0 knows questions without an answer.
+    assert getattr(task, "v2", False) == (name == "squad")
     assert isinstance(task.make_head(ENCODER), head)
-
-
-def test_squad_2_knows_questions_without_an_answer():
-    assert by_name.get_task("squad", "").v2
-    assert not by_name.get_task("squadv1", "").v2
 
 
 def test_chunk_reads_its_folder(write, tmp_path):

@@ -36,9 +36,7 @@ def test_rows_with_one_label():
         "labels": LABELS,
         "counts": [[2, 1, 0], [0, 1, 0], [0, 1, 0]],
     }
-
-
-def test_a_label_that_does_not_occur_is_not_in_the_means():
+    # A label that does not occur is not in the means.
     found = reports.of_classes(LABELS, np.array([0, 2]), np.array([0, 2]))
     assert found["macro_f1"] == found["weighted_f1"] == 100.0
     assert found["classes"]["macro avg"]["support"] == 0

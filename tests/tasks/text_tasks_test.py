@@ -41,11 +41,10 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_label_out_of_the_list(write, tmp_path, tokenizer):
-    task = _rte(write, tmp_path)
-    (example,) = task.read_examples("dev")
+    (example,) = _rte(write, tmp_path).read_examples("dev")
     message = "one of the labels 'entailment', .*: 'no' in .*dev.tsv', row 2"
     with pytest.raises(ValueError, match=message):
-        task.features([example._replace(label="no")], tokenizer, 8)
+        glue.Rte("").features([example._replace(label="no")], tokenizer, 8)
 
 
 def test_mrpc_trains_on_both_orders(write, tmp_path):
@@ -104,14 +103,6 @@ def test_a_glue_file_without_its_header(
         task(tmp_path).read_examples(split)
 
 
-def test_mnli_dev_is_the_matched_set(write, tmp_path):
-    cells = [str(i) for i in range(10)]
-    write("dev_matched.tsv", "h\n" + "\t".join([*cells, "neutral"]) + "\n")
-    (example,) = glue.Mnli(tmp_path).read_examples("dev")
-    assert (example.text_a, example.text_b) == ("8", "9")
-    assert example.label == "neutral"
-
-
 def test_sts_targets_are_divided_by_the_maximum(write, tmp_path, tokenizer):
     write("dev.tsv", "x\ts1\ts2\tscore\n0\ta\tb\t2.5\n1\ta\tb\t5.0\n")
     task = glue.Sts(tmp_path)
@@ -138,9 +129,9 @@ def test_scores_of_classification_and_cola():
         "loss": 0.75,
     }
     # (1 * 2 - 1 * 0) / sqrt(3 * 2 * 2 * 1)
-    assert glue.Cola("").scores(outputs)["mcc"] == pytest.approx(
-        100 * 2 / 12**0.5
-    )
+    mcc = glue.Cola("").scores(outputs)["mcc"]
+    assert mcc == pytest.approx(100 * 2 / 12**0.5)
+    assert glue.Mrpc("").scores(outputs)["f1"] == pytest.approx(80.0)
 
 
 def test_scores_of_regression():
@@ -269,29 +260,24 @@ def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
     assert (name, list(submitted)) == ("Mine.tsv", [["7", "not_entailment"]])
 
 
-def test_mnli_is_submitted_by_name(tmp_path, write):
+def test_mnli_has_matched_and_mismatched_sets(tmp_path, write):
     row = "\t".join(f"c{i}" for i in range(1, 10))
     for name in ("test_matched", "test_mismatched"):
         write(f"{name}.tsv", f"header\n0\t{row}\n1\t{row}\n")
     write("diagnostic.tsv", "index\ta\tb\n0\tc\td\n")
+    write("dev_matched.tsv", f"h\n0\t{row}\tneutral\n")
     task = glue.Mnli(tmp_path)
-    assert task.splits() == ["test", "test_mismatched", "diagnostic"]
-    examples = task.read_examples("test")
+    names = ["dev", "test", "test_mismatched", "diagnostic"]
+    assert task.splits() == names
+    (example,) = task.read_examples("dev")
+    assert (example.text_a, example.text_b) == ("c8", "c9")
+    assert example.label == "neutral"
     name, _, rows = task.submission_rows(
-        "test", examples, {"predictions": np.array([2, 0])}
+        "test", task.read_examples("test"), {"predictions": np.array([2, 0])}
     )
     assert name == "MNLI-m.tsv"
     assert list(rows) == [["0", "neutral"], ["1", "contradiction"]]
     assert not task.has_labels("diagnostic")
-
-
-def test_paraphrases_have_an_f1():
-    outputs = {
-        "label_ids": np.array([1, 1, 1, 0]),
-        "predictions": np.array([1, 1, 0, 0]),
-        "loss": np.zeros(4),
-    }
-    assert glue.Mrpc("").scores(outputs)["f1"] == pytest.approx(80.0)
 
 
 def test_a_task_without_files():
