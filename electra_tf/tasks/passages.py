@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from electra_tf.tasks import tables
-from electra_tf.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
 WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -84,25 +83,13 @@ def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
     Raises:
       ValueError: If the file is something else.
     """
-    lines = read_lines(path)
-    content = None
-    if is_mrqa:
-        for row, line in enumerate(lines, start=1):
-            paragraph = parse_json(line, path, row) if line.strip() else {}
-            if not isinstance(paragraph, dict):
-                raise ValueError(
-                    f"Expected a JSON object in each row. Received: {path!r}, "
-                    f"row {row}: {reprlib.repr(line)}."
-                )
-            if line.strip() and "header" not in paragraph:
-                yield f"row {row}", paragraph
-        return
-    has_lines = len(lines) > 1 and lines[0].rstrip().endswith("}")
-    if path.lower().endswith(".json") and not has_lines:
-        content = parse_json("\n".join(lines), path)
-    if not isinstance(content, dict) or "question" in content:
-        for row, record in tables.read_records(path):
-            yield f"row {row}", _of_row(record, f"{path!r}, row {row}")
+    content = tables.read_json(path)
+    if not isinstance(content, dict):
+        for row, record in content:
+            if not is_mrqa:
+                yield f"row {row}", _of_row(record, f"{path!r}, row {row}")
+            elif "header" not in record:
+                yield f"row {row}", record
         return
     try:
         articles = [article["paragraphs"] for article in content["data"]]

@@ -91,7 +91,13 @@ def read(
         rows = [(s.row, [list(s.words), list(s.tags)]) for s in sentences]
         return Table(path, columns, rows)
     if ending in (".jsonl", ".json"):
-        records = read_records(path)
+        records = read_json(path)
+        if isinstance(records, dict):
+            raise ValueError(
+                "Expected a list of rows, or an object of columns of the same "
+                f"length. Received: {path!r}. Files in SQuAD's layout are read "
+                "by --task_names=squad --data_dir=<their folder>."
+            )
         columns = list(records[0][1])
         for number, record in records:
             if record.keys() != set(columns):
@@ -167,12 +173,13 @@ def _read_csv(path: str) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def read_records(path: str) -> list[tuple[int, dict]]:
-    """The rows of a .jsonl or .json, each with its number.
+def read_json(path: str) -> dict | list[tuple[int, dict]]:
+    """The rows of a .jsonl or .json, each with its number, or its object.
 
     Args:
-      path: An object in each line; or one list of objects; or one object whose
-        values are lists, the columns.
+      path: An object in each line, also of a .json, as Hugging Face's data sets
+        write it; or one list of objects; or one object whose values are lists,
+        the columns; or one of another kind, which is returned.
 
     Raises:
       ValueError: If the file is something else.
@@ -181,26 +188,21 @@ def read_records(path: str) -> list[tuple[int, dict]]:
         line for line in enumerate(read_lines(path), start=1) if line[1].strip()
     ]
     first = lines[0][1].strip()
-    # What Hugging Face's data sets write as .json has an object in each line.
     has_lines = len(lines) > 1 and first[0] == "{" and first[-1] == "}"
-    records: typing.Any
     if has_lines or path.lower().endswith(".jsonl"):
         records = [(n, parse_json(line, path, n)) for n, line in lines]
     else:
-        records = parse_json("\n".join(line for _, line in lines), path)
-        if isinstance(records, dict) and records:
-            columns = list(records.values())
+        content = parse_json("\n".join(line for _, line in lines), path)
+        if isinstance(content, dict):
+            columns = list(content.values())
             sizes = {isinstance(c, list) and len(c) for c in columns}
-            if len(sizes) == 1 and False not in sizes:
-                rows = zip(*columns, strict=True)
-                records = [dict(zip(records, r, strict=True)) for r in rows]
-        if not isinstance(records, list) or not records:
-            raise ValueError(
-                "Expected a list of rows, or an object of columns of the same "
-                f"length. Received: {path!r}. Files in SQuAD's layout are read "
-                "by --task_names=squad --data_dir=<their folder>."
-            )
-        records = list(enumerate(records, start=1))
+            if len(sizes) != 1 or False in sizes or "data" in content:
+                return content
+            rows = zip(*columns, strict=True)
+            content = [dict(zip(content, row, strict=True)) for row in rows]
+        if not isinstance(content, list) or not content:
+            raise ValueError(f"Expected a list of rows. Received: {path!r}.")
+        records = list(enumerate(content, start=1))
     for number, record in records:
         if not isinstance(record, dict) or not record:
             raise ValueError(
