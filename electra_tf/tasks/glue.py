@@ -55,14 +55,9 @@ def read_glue(
     A row that lacks a column is left out, with a warning for all of them: some
     of GLUE's files have such rows. Example numbers count them.
 
-    Args:
-      path: The file.
-      columns: Where its rows have what.
-      labels: What no header has.
-
     Raises:
       ValueError: If the file cannot be read, has no header where GLUE's file
-        has one, or no row has the columns.
+        has one, but one of the labels, or no row has the columns.
     """
     wanted = [column for column in columns[:3] if column is not None]
     least = max(column + 1 if column >= 0 else -column for column in wanted)
@@ -212,13 +207,8 @@ class GlueFiles(text_tasks.TextTask):
 
 
 def doubt_of_length(path: str, num_rows: int, name: str) -> list[str]:
-    """A line where rows are not as many as those of the benchmark's file.
-
-    Args:
-      path: Of the rows, or of the predictions for them.
-      num_rows: Of these.
-      name: In the archive.
-    """
+    """A line where the rows of a path, or the predictions for them, are not as
+    many as those of the benchmark's file of this name."""
     wanted = NUM_ROWS.get(name, num_rows)
     line = (
         f"{path}: {num_rows:,} rows, GLUE's file has {wanted:,}: the benchmark "

@@ -166,13 +166,8 @@ class OwnFiles:
     Attributes:
       paths: Split -> file.
       train_file: Whose labels define the task, and its `columns`.
-      text_columns: Names of one or two columns.
-      label_column: Name of the column of labels; "test" may lack it.
-      has_header: See `tables.read`.
-      label_names: Of labels that are the numbers 0, 1, ...; none for labels as
-        they are.
-      label_separator: Between the labels of a row that may have several.
-      skip_empty_texts: Leave rows without a text out, rather than refuse them.
+      text_columns: See `make_task`, as are the others.
+      label_column: "test" may lack it.
     """
 
     paths: dict[str, str]

@@ -125,15 +125,8 @@ def check(
 ) -> None:
     """Refuses questions whose values mean nothing, or something else.
 
-    Args:
-      paragraph: Of `read`.
-      where: File and place, for the error message.
-      id_name: Of the ids of questions.
-      v2: Whether questions may have no answer.
-      is_training: Whether the questions are trained on.
-
-    Raises:
-      ValueError: If there is such a value.
+    `id_name` is that of their ids; with `v2` they may have no answer; with
+    `is_training` they must have what is learned.
     """
     at = "detected_answers with text and char_spans"
     if id_name == "id":

@@ -201,13 +201,7 @@ class QuestionAnsweringTask(Task):
         max_seq_length: int,
         is_training: bool = False,
     ) -> Iterator[passages.Window]:
-        """The windows of all questions, in order.
-
-        Args:
-          examples: Of `read_examples`.
-          tokenizer: Splits questions and passages.
-          max_seq_length: The longest window.
-          is_training: Whether to look for the answers.
+        """The windows of all questions, in order; takes what `features` takes.
 
         Raises:
           ValueError: If a question leaves no room for the passage, or gets too
@@ -333,17 +327,10 @@ class QuestionAnsweringTask(Task):
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
     ) -> Predictions:
-        """The answers that the model's outputs mean.
+        """The answers that the model's outputs mean; takes what `scores` takes.
 
-        Args:
-          outputs: The head's outputs for all windows, in order.
-          examples: Those that `features` was called with.
-          tokenizer: See `examples`.
-          max_seq_length: See `examples`.
-
-        Returns:
-          Predictions; the text is "empty" where no window holds an answer that
-          is allowed, as in the original.
+        The text is "empty" where no window holds an answer that is allowed, as
+        in the original.
         """
         last = self._last.get(id(examples))
         if last is None or last[0] is not outputs:

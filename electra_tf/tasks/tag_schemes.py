@@ -27,14 +27,8 @@ _FORMS = {
 
 
 def form_of(tags: Collection[str]) -> str:
-    """How tags are written, if they tag spans.
-
-    Args:
-      tags: All that there are.
-
-    Returns:
-      "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words.
-    """
+    """How all tags of a file are written: "B-PER", "B_PER", "PER-B", "PER_B" or
+    "B"; "" if they tag words."""
     for form in _FORMS:
         letters = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
         of_spans = {tag: x for tag, x in letters.items() if x != OUTSIDE}
@@ -67,15 +61,7 @@ def _parts(tag: str, form: str) -> tuple[str, str]:
 
 
 def as_bioes(tag: str, form: str) -> str:
-    """A tag in the letters of BIOES, before the kind; others as they are.
-
-    Args:
-      tag: Such as "L-PER".
-      form: See `form_of`; "" for tags of words.
-
-    Returns:
-      Such as "E-PER".
-    """
+    """A tag such as L-PER in the letters of BIOES, E-PER; others as they are."""
     letter, kind = _parts(tag, form) if form else ("", "")
     if letter == OUTSIDE:
         return OUTSIDE
@@ -85,15 +71,10 @@ def as_bioes(tag: str, form: str) -> str:
 def scheme_of(
     sentences: Iterable[Sequence[str]], form: str
 ) -> tuple[str, bool]:
-    """In which scheme sentences are tagged.
+    """In which of `task_head.SCHEMES` sentences are tagged.
 
-    Args:
-      sentences: The tags of each.
-      form: See `form_of`.
-
-    Returns:
-      One of `task_head.SCHEMES`, and whether some spans are in another one:
-      they begin with B- and with I-, or end without a last letter.
+    And whether some spans are in another one: they begin with B- and with I-,
+    or end without a last letter.
     """
     letters: set[str] = set()
     firsts: set[str] = set()  # Where no span of the kind is before.
@@ -119,13 +100,7 @@ def scheme_of(
 def in_scheme(
     tags: Sequence[str], scheme: str, form: str = "B-PER"
 ) -> list[str]:
-    """The tags of a sentence in a scheme.
-
-    Args:
-      tags: In BIOES; others stay as they are.
-      scheme: One of `task_head.SCHEMES`.
-      form: See `form_of`.
-    """
+    """The tags of a sentence, from BIOES, in one of `task_head.SCHEMES`."""
     answers = [task_head.in_scheme(tag, scheme, form) for tag in tags]
     if scheme == "IOB1":  # B- is for a span right behind one of its kind.
         for i, tag in enumerate(tags):

@@ -335,16 +335,11 @@ class TaggingTask(Task):
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
     ) -> tuple[list[int], Sequence[int]]:
-        """Packs a sentence as `[CLS] words [SEP]`.
+        """Packs the tokens of words as `[CLS] words [SEP]`.
 
-        Args:
-          words_tokens: Token ids of each word.
-          tokenizer: Knows the special tokens.
-          max_seq_length: Where to cut. With `as_original` the row may be longer
-            than this after one long word; the original fails there.
-
-        Returns:
-          Token ids, and the positions of the words' first tokens.
+        Returns token ids, and the positions of the words' first tokens. With
+        `as_original` the row may be longer than `max_seq_length` after one long
+        word; the original fails there.
         """
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
         num_words = len(words_tokens) + 2  # With [CLS] and [SEP].
@@ -382,10 +377,7 @@ class TaggingTask(Task):
         """A tag for each word: None behind the cut and for `NO_LABEL`, and,
         without `as_original`, O for words that have no tokens.
 
-        Args:
-          outputs: Of the head.
-          examples: As many as rows of outputs.
-          tokenizer: Knows which words have tokens; None if all have.
+        Without a tokenizer all are taken to have some.
         """
         has_tokens: Iterator[bool] = itertools.repeat(True)
         if tokenizer is not None and not self.as_original:
