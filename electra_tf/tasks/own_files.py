@@ -367,13 +367,6 @@ def _tags_of(name: str, source: OwnFiles) -> dict:
         kinds = _kinds_of_spans(tag_schemes.as_bioes(t, form) for t in tags)
         labels = [p + kind for kind in kinds for p in tagging.PREFIXES]
         labels.append(tagging.OUTSIDE)
-    elif stray := tag_schemes.stray_tag(tags):
-        row = next(s.row for s in sentences if stray in s.tags)
-        raise ValueError(
-            "Expected tags such as B-PER, I-PER and O, as others are. "
-            f"Received: {stray!r} in {source.train_file!r}, in the sentence "
-            f"that begins in row {row}."
-        )
     elif all(map(str.isdigit, tags)):
         errors.warn(
             f"{name}: the tags are numbers, and scored as those of words: "
@@ -386,7 +379,7 @@ def _tags_of(name: str, source: OwnFiles) -> dict:
 
 def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
     """Such as PER of B-PER; what the file calls them, unlike the letters."""
-    return sorted({tag[2:] for tag in tags} - {""})
+    return sorted({tag[2:] for tag in tags if tagging.is_span_tag(tag)} - {""})
 
 
 def _sentences(
@@ -505,23 +498,3 @@ class OwnTagging(_Own, tagging.TaggingTask):
 
     def sentences(self, split):
         return _sentences(self.source, split, self.labels[-1])
-
-    def labels_of_tags(self, sentence, path):
-        tags = [tag_schemes.as_bioes(tag, self.form) for tag in sentence.tags]
-        if self.form:  # A word without a label ends the span before it.
-            tags = [tagging.OUTSIDE if t == NO_LABEL else t for t in tags]
-        labels = super().labels_of_tags(
-            sentence._replace(tags=tuple(tags)), path
-        )
-        labels = tuple(
-            NO_LABEL if tag == NO_LABEL else label
-            for tag, label in zip(sentence.tags, labels, strict=True)
-        )
-        if unknown := {*labels} - {*self.labels, NO_LABEL}:
-            known = _kinds_of_spans(self.labels) if self.form else self.labels
-            raise ValueError(
-                f"Expected tags of {listing(known)}, as in the training file. "
-                f"Received: {min(unknown)[2 if self.form else 0 :]!r} in "
-                f"{path!r}, row {sentence.row}."
-            )
-        return labels

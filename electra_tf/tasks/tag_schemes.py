@@ -27,24 +27,29 @@ _FORMS = {
 
 
 def form_of(tags: Collection[str]) -> str:
-    """How all tags of a file are written: "B-PER", "B_PER", "PER-B", "PER_B" or
-    "B"; "" if they tag words."""
+    """How the tags of a file are written, if they tag spans.
+
+    "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words. Most may be
+    of spans and some not, which whoever reads them refuses.
+    """
     for form in _FORMS:
         letters = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
-        of_spans = {tag: x for tag, x in letters.items() if x != OUTSIDE}
-        used = {*of_spans.values()}
-        has_outside = len(of_spans) < len(letters)
+        others = {tag: x for tag, x in letters.items() if x != OUTSIDE}
+        of_spans = [tag for tag in others if others[tag]]
+        used = {others[tag] for tag in of_spans}
+        has_outside = len(others) < len(letters)
         if not used or not any(
             used <= {*s} for s in task_head.SCHEMES.values()
         ):
             continue
-        if form == "B" and not ("B" in used and has_outside):
+        has_strays = len(of_spans) < len(others)
+        if has_strays and ("B" not in used or 2 * len(of_spans) <= len(others)):
+            continue
+        if form == "B" and (has_strays or "B" not in used or not has_outside):
             continue
         if used & set("BI") or has_outside:
             place = {"B-PER": 1, "PER-B": -2}.get(form)
-            return form.replace(
-                "-", next(iter(of_spans))[place] if place else ""
-            )
+            return form.replace("-", of_spans[0][place] if place else "")
     return ""
 
 
@@ -61,7 +66,7 @@ def _parts(tag: str, form: str) -> tuple[str, str]:
 
 
 def as_bioes(tag: str, form: str) -> str:
-    """A tag such as L-PER in the letters of BIOES, E-PER; others as they are."""
+    """A tag such as L-PER in the letters of BIOES, E-PER; others as is."""
     letter, kind = _parts(tag, form) if form else ("", "")
     if letter == OUTSIDE:
         return OUTSIDE
@@ -107,16 +112,3 @@ def in_scheme(
             if i and tag[:2] in ("B-", "S-") and tags[i - 1][1:] == tag[1:]:
                 answers[i] = task_head.in_scheme(f"B{tag[1:]}", "BIO", form)
     return answers
-
-
-def stray_tag(tags: Collection[str]) -> str:
-    """The first tag that keeps most others from being tags of spans, or ""."""
-    for form in ("B-PER", "PER-B"):
-        letters = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
-        others = {tag: x for tag, x in letters.items() if x != OUTSIDE}
-        good = [letter for letter in others.values() if letter]
-        if len(good) > len(others) / 2 and "B" in good:
-            return next(
-                (tag for tag in others if not others[tag]), [*others][0]
-            )
-    return ""

@@ -249,18 +249,24 @@ class TaggingTask(Task):
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""
-        tags = sentence.tags
         if self.is_token_level:
-            return tags
-        for tag in tags:
-            if not is_span_tag(tag):
-                raise ValueError(
-                    "Expected tags such as B-NP, I-NP or O for spans. "
-                    f"Received: {tag!r} in {path!r}, in the sentence that "
-                    f"begins in row {sentence.row}."
-                )
+            return sentence.tags
+        # A word without a label ends the span before it.
+        tags = [OUTSIDE if t == NO_LABEL else t for t in sentence.tags]
+        if not self.as_original:
+            tags = [tag_schemes.as_bioes(tag, self.form) for tag in tags]
+        if strange := [tag for tag in tags if not is_span_tag(tag)]:
+            raise ValueError(
+                "Expected tags such as B-NP, I-NP or O for spans. Received: "
+                f"{strange[0]!r} in {path!r}, in the sentence that begins in "
+                f"row {sentence.row}."
+            )
         to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
-        return tuple(bioes_tags(to_spans(tags), len(tags)))
+        labels = bioes_tags(to_spans(tags), len(tags))
+        return tuple(
+            NO_LABEL if tag == NO_LABEL else label
+            for tag, label in zip(sentence.tags, labels, strict=True)
+        )
 
     # --- Features -------------------------------------------------------------
 

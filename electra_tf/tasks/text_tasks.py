@@ -213,10 +213,11 @@ class ClassificationTask(_LabelsTask):
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         labels, predictions = outputs["label_ids"], outputs["predictions"]
+        report = self.report(outputs)
         return {
             "accuracy": metrics.accuracy(labels, predictions),
-            "macro_f1": metrics.f1(labels, predictions, "macro"),
-            "weighted_f1": metrics.f1(labels, predictions, "weighted"),
+            "macro_f1": report["macro_f1"],
+            "weighted_f1": report["weighted_f1"],
             "loss": metrics.mean(outputs["loss"]),
         }
 
@@ -363,8 +364,8 @@ class MultiLabelTask(_LabelsTask):
         labels, predictions = outputs["label_ids"], outputs["predictions"]
         exact = (labels == predictions).all(axis=-1)
         return {
-            "micro_f1": metrics.f1(labels, predictions, "micro"),
-            "macro_f1": metrics.f1(labels, predictions, "macro"),
+            "micro_f1": metrics.f1(labels, predictions),
+            "macro_f1": self.report(outputs)["macro_f1"],
             "exact_match": 100.0 * metrics.mean(exact),
             "loss": metrics.mean(outputs["loss"]),
         }

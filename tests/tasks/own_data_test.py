@@ -102,7 +102,7 @@ def test_tags_of_spans(write, tokenizer):
     assert [e.labels for e in train] == [("B-PER", "E-PER"), ("O",)]
     features = task.features(train, tokenizer, 8)
     assert features["own_labels"][0, :2].tolist() == [0, 2]
-    message = "tags of 'PER', .*: 'LOC' in .*b.tsv', row 1"
+    message = "labels 'B-PER', .*: 'S-LOC' in .*b.tsv', .*row 1"
     with pytest.raises(ValueError, match=message):
         task.read_examples("dev")
 

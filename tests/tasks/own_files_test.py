@@ -214,6 +214,8 @@ REFUSES = {
     "a tag too few": (
         "a.jsonl", jsonl({"tokens": ["a", "b"], "tags": ["X"]}), {},
         ["--task_type", "2 words and 1 tags", "row 1"]),
+    "one tag that is none of spans": (
+        "a.txt", "a B-X\nb I-X\n\nc XX\n", {}, ["B-NP", "'XX'", "row 4"]),
     "an empty tag": (
         "a.jsonl", jsonl({"tokens": ["a"], "tags": [" "]}), {},
         ["none empty", "row 1"]),
