@@ -149,14 +149,22 @@ def task_of_model(
 
 def _task(name: str, source: "OwnFiles", kind: str, model: Mapping) -> Task:
     """The task of one of `names.TASK_TYPES`, as `Task.description` has it."""
+    task: Task
     if kind == "tagging":
-        return OwnTagging(name, source, model)
-    if kind == "regression":
+        task = tagging.TaggingTask(
+            name, source.paths, model["is_token_level"], False, model["labels"]
+        )
+        task.form, task.scheme = model["form"], model["scheme"]
+    elif kind == "regression":
         unit = (model[key] for key in ("min_value", "max_value", "scale"))
-        return OwnRegression(name, source, *unit)
-    is_one = kind == "classification"
-    of_kind = OwnClassification if is_one else OwnMultiLabel
-    return of_kind(name, source, model["labels"])
+        task = text_tasks.RegressionTask(name, *unit)
+    elif kind == "multi_label":
+        task = text_tasks.MultiLabelTask(name, model["labels"])
+    else:
+        task = text_tasks.ClassificationTask(name, model["labels"])
+        task.main_metric = "macro_f1"
+    task.source = source
+    return task
 
 
 @dataclasses.dataclass
@@ -273,6 +281,56 @@ class OwnFiles:
             parts = label.split(self.label_separator)
         return tuple(part.strip() for part in parts if part.strip())
 
+    def examples(self, split: str, may_be_many: bool) -> list[TextExample]:
+        """The rows as texts, with a label or with any number of them."""
+        examples = []
+        for eid, row in enumerate(self.rows(split)):
+            texts = (
+                text if isinstance(text, str) else " ".join(text or ())
+                for text in row.texts
+            )
+            text_a, text_b = (*texts, None)[:2]
+            labels: tuple[str, ...] = ()
+            if may_be_many:
+                labels = self.split_label(row.label)
+            elif row.label is not None:
+                labels = (_one(row),)
+            examples.append(
+                TextExample(
+                    eid,
+                    str(text_a),
+                    text_b,
+                    task_head.LABEL_SEPARATOR.join(labels),
+                    row.source,
+                    row.label is not None,
+                    labels if may_be_many else (),
+                )
+            )
+        return examples
+
+    def sentences(
+        self, split: str, outside: str = tagging.OUTSIDE
+    ) -> list[conll.Sentence]:
+        """The rows as words and tags, `outside` where there are none."""
+        sentences = []
+        for row in self.rows(split):
+            words, tags = _words(row.texts[0]), _words(row.label)
+            has_tags = row.label is not None
+            if not has_tags:
+                tags = [outside] * len(words)
+            path, number_ = row.source
+            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
+                raise ValueError(
+                    "Expected words, none empty, and a tag for each "
+                    "(--task_type says another kind of labels). Received: "
+                    f"{len(words)} words and {len(tags)} tags in {path!r}, row "
+                    f"{number_}."
+                )
+            sentences.append(
+                conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
+            )
+        return sentences
+
 
 def _words(value: Value) -> list[str]:
     """The words, or the tags, of a row."""
@@ -350,7 +408,7 @@ def _tags_of(name: str, source: OwnFiles) -> dict:
     Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
     for themselves.
     """
-    sentences = _sentences(source, "train")
+    sentences = source.sentences("train")
     tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
     _refuse_few(tags, source, 2)
     form, scheme = tag_schemes.form_of(tags), "BIOES"
@@ -382,29 +440,6 @@ def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
     return sorted({tag[2:] for tag in tags if tagging.is_span_tag(tag)} - {""})
 
 
-def _sentences(
-    source: OwnFiles, split: str, outside: str = tagging.OUTSIDE
-) -> list[conll.Sentence]:
-    """The words of a split and their tags, `outside` where there are none."""
-    sentences = []
-    for row in source.rows(split):
-        words, tags = _words(row.texts[0]), _words(row.label)
-        has_tags = row.label is not None
-        if not has_tags:
-            tags = [outside] * len(words)
-        path, number_ = row.source
-        if len(words) != len(tags) or not all(map(str.strip, words + tags)):
-            raise ValueError(
-                "Expected words, none empty, and a tag for each (--task_type "
-                f"says another kind of labels). Received: {len(words)} words "
-                f"and {len(tags)} tags in {path!r}, row {number_}."
-            )
-        sentences.append(
-            conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
-        )
-    return sentences
-
-
 def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
     if len(labels) < least:
         raise ValueError(
@@ -412,89 +447,3 @@ def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
             f"{source.train_file!r} with {listing(sorted(labels)) or 'none'} "
             "only."
         )
-
-
-# --- The tasks ---------------------------------------------------------------
-
-
-class _Own(Task):
-    """Mixed into tasks with files of one's own."""
-
-    source: OwnFiles
-
-    def reading(self):
-        return self.source.reading()
-
-    def splits(self):
-        return self.source.splits()
-
-    def has_labels(self, split):
-        return self.source.has_labels(split)
-
-
-class _OwnTexts(_Own, text_tasks.TextTask):
-    """Mixed into tasks with texts."""
-
-    def __init__(self, name: str, source: OwnFiles, *of_kind):
-        super().__init__(name, *of_kind)
-        self.source = source
-
-    def read_examples(self, split):
-        examples = []
-        for eid, row in enumerate(self.source.rows(split)):
-            texts = (
-                text if isinstance(text, str) else " ".join(text or ())
-                for text in row.texts
-            )
-            text_a, text_b = (*texts, None)[:2]
-            example = TextExample(eid, text_a, text_b, "", row.source, False)
-            if row.label is not None:
-                fields = self.fields_of(row)
-                example = example._replace(has_label=True, **fields)
-            examples.append(example)
-        self.label_features(examples)  # A label unknown in training raises.
-        return examples
-
-    def fields_of(self, row: Row) -> dict:
-        """What of an example comes from its label."""
-        return {"label": _one(row)}
-
-
-class OwnClassification(_OwnTexts, text_tasks.ClassificationTask):
-    """One label a row."""
-
-    main_metric = "macro_f1"
-
-
-class OwnRegression(_OwnTexts, text_tasks.RegressionTask):
-    """A number a row; the range is that of the training file."""
-
-
-class OwnMultiLabel(_OwnTexts, text_tasks.MultiLabelTask):
-    """Any labels a row: a list in JSON, or separated; none is allowed."""
-
-    def fields_of(self, row):
-        labels = self.source.split_label(row.label)
-        return {
-            "label": task_head.LABEL_SEPARATOR.join(labels),
-            "labels": labels,
-        }
-
-
-class OwnTagging(_Own, tagging.TaggingTask):
-    """A tag for each word: columns of words and of tags."""
-
-    def __init__(self, name: str, source: OwnFiles, model: Mapping):
-        super().__init__(
-            name,
-            source.paths,
-            model["is_token_level"],
-            as_original=False,
-            labels=model["labels"],
-        )
-        self.source = source
-        self.form = model["form"]
-        self.scheme = model["scheme"]
-
-    def sentences(self, split):
-        return _sentences(self.source, split, self.labels[-1])

@@ -183,10 +183,14 @@ class TaggingTask(Task):
     # --- Files ----------------------------------------------------------------
 
     def splits(self):
+        if self.source:
+            return self.source.splits()
         paths = {split: self.files.get(split) for split in SPLITS}
         return [s for s, p in paths.items() if p and tf.io.gfile.exists(p)]
 
     def has_labels(self, split):
+        if self.source:
+            return self.source.has_labels(split)
         return split in self.files
 
     @functools.cached_property
@@ -243,6 +247,8 @@ class TaggingTask(Task):
 
     def sentences(self, split: str) -> list[Sentence]:
         """The sentences of a split, as in its file."""
+        if self.source:
+            return self.source.sentences(split, self.labels[-1])
         if self.as_original:
             return conll.read_as_original(self.files[split], self.tag_column)
         return conll.read(self.files[split], self.tag_column)

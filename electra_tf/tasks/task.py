@@ -123,6 +123,8 @@ class Task(abc.ABC):
     main_metric: str = "accuracy"
     # What was read and what it was taken for, a line for the log.
     origin: str = ""
+    # Files of one's own, see `own_files.OwnFiles`; None for other tasks.
+    source: typing.Any = None
     # Where the files of a task by name were looked for, in words.
     looked_in: str = ""
 
@@ -135,10 +137,12 @@ class Task(abc.ABC):
         "train" comes first, then what else has labels ("dev", ...), then what
         has none ("test", ...).
         """
-        return []
+        return self.source.splits() if self.source else []
 
     def has_labels(self, split: str) -> bool:
         """Whether the examples of a split can be scored."""
+        if self.source:
+            return self.source.has_labels(split)
         return not split.startswith("test")
 
     def read_examples(self, split: str) -> list:
@@ -337,4 +341,4 @@ class Task(abc.ABC):
           What `own_files.task_of_model` takes, fit for JSON; nothing for tasks
           whose files say all by themselves.
         """
-        return {}
+        return self.source.reading() if self.source else {}

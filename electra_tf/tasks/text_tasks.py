@@ -58,6 +58,15 @@ class TextTask(Task):
     """
 
     windows: Windows | None = None
+    # Whether a row may have any number of labels.
+    may_be_many = False
+
+    def read_examples(self, split):
+        if self.source is None:
+            return super().read_examples(split)
+        examples = self.source.examples(split, self.may_be_many)
+        self.label_features(examples)  # A label unknown in training raises.
+        return examples
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         first = [example.text_a for example in examples]
@@ -328,6 +337,7 @@ class MultiLabelTask(_LabelsTask):
 
     kind = "multi_label_classification"
     head = heads.MultiLabelHead
+    may_be_many = True
     main_metric = "micro_f1"
 
     def label_features(self, examples):
