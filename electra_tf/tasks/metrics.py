@@ -2,7 +2,7 @@
 
 import collections
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -54,27 +54,6 @@ def _correlation(name, targets, predictions) -> float:
     if len(targets) < 2 or not np.ptp(targets) or not np.ptp(predictions):
         return 0.0
     return 100.0 * float(getattr(scipy.stats, name)(targets, predictions)[0])
-
-
-def span_scores(
-    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    """Precision, recall and F1 of spans by seqeval, in per cent.
-
-    Args:
-      labels: Tags such as B-PER, I-PER, E-PER, S-PER and O of each sentence.
-      predictions: Likewise.
-    """
-    from seqeval.metrics import sequence_labeling
-
-    found = sequence_labeling.precision_recall_fscore_support(
-        list(labels), list(predictions), average="micro", zero_division=0
-    )
-    names = ("precision", "recall", "f1")
-    return {
-        name: 100.0 * float(value)
-        for name, value in zip(names, found, strict=False)
-    }
 
 
 def commonest(labels: Iterable[Label]) -> Label:

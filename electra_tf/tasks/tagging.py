@@ -452,15 +452,10 @@ class TaggingTask(Task):
         if self.is_token_level:
             flat = (list(itertools.chain(*tags)) for tags in of_original)
             return {"accuracy": metrics.accuracy(*flat), "loss": loss}
-        scores = metrics.span_scores(*both)
+        scores = _span_scores(both, strict_spans_of_tags)
         if self.as_original:
-            true, predicted = (
-                _spans(tags, spans_of_tags) for tags in of_original
-            )
-            seqeval_f1 = scores["f1"]
-            scores = metrics.precision_recall_f1(
-                len(true & predicted), len(predicted), len(true)
-            ) | {"seqeval_f1": seqeval_f1}
+            by_seqeval = {"seqeval_f1": scores["f1"]}
+            scores = _span_scores(of_original, spans_of_tags) | by_seqeval
         return scores | {"loss": loss}
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
@@ -578,6 +573,13 @@ def _num_words(outputs: dict[str, np.ndarray]) -> np.ndarray:
 def _spans(rows: Sequence[Sequence[str]], to_spans) -> set[tuple[int, Span]]:
     """The spans of all sentences, each with the sentence's number."""
     return {(row, s) for row, tags in enumerate(rows) for s in to_spans(tags)}
+
+
+def _span_scores(true_and_predicted, to_spans) -> dict[str, float]:
+    """Precision, recall and F1, as seqeval counts them with strict spans."""
+    true, predicted = (_spans(rows, to_spans) for rows in true_and_predicted)
+    num_right = len(true & predicted)
+    return metrics.precision_recall_f1(num_right, len(predicted), len(true))
 
 
 def _labels_of(examples: Sequence[TaggingExample]) -> list[str]:
