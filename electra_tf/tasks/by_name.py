@@ -105,9 +105,13 @@ def get_task(
     if name in _GLUE:
         return _GLUE[name](data_dir, double_unordered)
     if name in _TAGGING_TASKS:
-        return tagging.TaggingTask.in_folder(
-            name, data_dir, **_TAGGING_TASKS[name]
-        )
+        files = {
+            # CoNLL-2003 calls its dev file valid.txt.
+            stem.replace("valid", "dev"): f"{data_dir}/{stem}.txt"
+            for stem in ("train", "valid", "dev", "test")
+            if stem == "train" or tf.io.gfile.exists(f"{data_dir}/{stem}.txt")
+        }
+        return tagging.TaggingTask(name, files, **_TAGGING_TASKS[name])
     return question_answering.QuestionAnsweringTask(
         name,
         data_dir,

@@ -542,19 +542,17 @@ class QuestionAnsweringTask(Task):
         num_none = sum(not example.answers for example in examples)
         # A test set without any is one that nobody can score here.
         is_secret = split.startswith("test") and num_none == len(examples)
-        for num, what in (
-            (
-                len(examples) - len(ids),
-                "have the id of another one: of these, the last one's "
-                "prediction is scored and written for all",
-            ),
-            (
-                0 if self.v2 or is_secret else num_none,
-                "have no answer, which this task never predicts: they score 0",
-            ),
-        ):
-            if num:
-                self.warn(f"{split}: {num} of {len(examples)} questions {what}")
+        of_all = f"of {len(examples)} questions have"
+        if num_same := len(examples) - len(ids):
+            self.warn(
+                f"{split}: {num_same} {of_all} the id of another one: of these,"
+                " the last one's prediction is scored and written for all"
+            )
+        if num_none and not self.v2 and not is_secret:
+            self.warn(
+                f"{split}: {num_none} {of_all} no answer, which this task never"
+                " predicts: they score 0"
+            )
 
     def description(self):
         return {

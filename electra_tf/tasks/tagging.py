@@ -6,7 +6,6 @@ Shapes: N sentences, L length.
 import functools
 import itertools
 import os
-import pathlib
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -164,21 +163,6 @@ class TaggingTask(Task):
         self.tag_column = tag_column
         if labels is not None:
             self.labels = list(labels)
-
-    @classmethod
-    def in_folder(
-        cls, name: str, data_dir: str | os.PathLike, **kwargs
-    ) -> "TaggingTask":
-        """The task of a folder with train.txt, dev.txt and test.txt.
-
-        CoNLL-2003 calls its dev file valid.txt.
-        """
-        files: dict[str, str] = {}
-        for stem in ("train", "dev", "valid", "test"):
-            path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
-            if stem == "train" or tf.io.gfile.exists(path):
-                files.setdefault("dev" if stem == "valid" else stem, path)
-        return cls(name, files, **kwargs)
 
     # --- Files ----------------------------------------------------------------
 

@@ -90,16 +90,6 @@ def parse_json(text: str, path: str, row: int | None = None) -> typing.Any:
     return content
 
 
-def read_tsv(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a file of tab-separated values, counted from 1.
-
-    Quotes mean nothing, as in GLUE's files. Blank rows are left out.
-    """
-    for row, line in enumerate(read_lines(path), start=1):
-        if line:
-            yield row, line.split("\t")
-
-
 # A table of predictions, or of a submission: its header, and its rows.
 Table = tuple[list[str], Iterator[list[str]]]
 
