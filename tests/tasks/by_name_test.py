@@ -1,16 +1,8 @@
 import pytest
 
-from electra_tf import configs
 from electra_tf.model import heads
 from electra_tf.tasks import by_name
-
-ENCODER = configs.EncoderConfig(
-    vocab_size=24,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=8,
-)
+from tests import helpers
 
 
 @pytest.mark.parametrize(
@@ -28,14 +20,14 @@ def test_get_task(name, head):
     assert task.name == name
     # Only SQuAD 2.0 knows questions without an answer.
     assert getattr(task, "v2", False) == (name == "squad")
-    assert isinstance(task.make_head(ENCODER), head)
+    assert isinstance(task.make_head(helpers.encoder_config()), head)
 
 
 def test_chunk_reads_its_folder(write, tmp_path):
     write("train.txt", "a B-X\n\n")
     task = by_name.get_task("chunk", tmp_path)
     assert task.labels == ["S-X"]
-    assert task.make_head(ENCODER).num_labels == 1
+    assert task.make_head(helpers.encoder_config()).num_labels == 1
 
 
 @pytest.mark.parametrize("folder", ["finetuning_data/sst", "sst", "SST-2", "."])

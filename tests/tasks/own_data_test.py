@@ -3,20 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from electra_tf import configs
 from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import own_files
-from tests import notices
-
-ENCODER = configs.EncoderConfig(
-    vocab_size=24,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=8,
-)
+from tests import helpers, notices
 
 
 def test_classification_of_a_csv(write, tokenizer):
@@ -52,7 +43,9 @@ def test_pairs_with_numbers(write, tokenizer):
     files = {"train": write("a.tsv", rows), "dev": write("b.tsv", dev)}
     task = own_files.make_task("own", files)
     assert (task.min_value, task.max_value) == (1.5, 4.0)
-    assert isinstance(task.make_head(ENCODER), heads.RegressionHead)
+    assert isinstance(
+        task.make_head(helpers.encoder_config()), heads.RegressionHead
+    )
     train, dev = task.read_examples("train"), task.read_examples("dev")
     features = task.features(train, tokenizer, 8)
     assert features["own_targets"].tolist() == [0.0, 1.0]

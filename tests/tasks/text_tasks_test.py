@@ -114,6 +114,8 @@ def test_scores_of_classification_and_cola():
         "loss": np.array([1.0, 2.0, 0.0, 0.0]),
     }
     task = text_tasks.ClassificationTask("t", ["0", "1"])
+    with pytest.raises(ValueError, match="task with files. Received: 't'"):
+        task.read_examples("dev")
     assert task.scores(outputs) == {
         "accuracy": 75.0,
         "macro_f1": pytest.approx((80 + 200 / 3) / 2),
@@ -156,24 +158,19 @@ def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
     assert task.splits() == ["train", "dev"]
     assert task.has_labels("dev")
     assert task.main_metric == "accuracy"
-    assert task.description() == {
-        "kind": "classification",
-        "labels": ["entailment", "not_entailment"],
-    }
+    labels = ["entailment", "not_entailment"]
+    assert task.description() == {"kind": "classification", "labels": labels}
     assert task.baseline_name == "majority class 'not_entailment'"
     train, dev = task.read_examples("train"), task.read_examples("dev")
     # The only row of dev is of the other class.
-    assert task.baseline_scores(train, dev) == {
-        "accuracy": 0,
-        "macro_f1": 0,
-        "weighted_f1": 0,
-    }
+    names = ("accuracy", "macro_f1", "weighted_f1")
+    assert task.baseline_scores(train, dev) == dict.fromkeys(names, 0)
     assert task.is_degenerate({"predictions": np.array([1, 1])})
     assert not task.is_degenerate({"predictions": np.array([1, 0])})
     outputs = {"predictions": np.array([1]), "logits": np.log([[0.25, 0.75]])}
     header, (row,) = task.prediction_table(dev, outputs)
     assert header == ["label", "prediction", *task.labels, "text_a", "text_b"]
-    assert row[:2] == ["entailment", "not_entailment"]
+    assert row[:2] == labels
     assert row[2:] == ["0.250000", "0.750000", "a", "b"]
     assert task.submission_rows("dev", dev, {}) is None
 
@@ -267,9 +264,3 @@ def test_mnli_has_matched_and_mismatched_sets(tmp_path, write):
     assert name == "MNLI-m.tsv"
     assert list(rows) == [["0", "neutral"], ["1", "contradiction"]]
     assert not task.has_labels("diagnostic")
-
-
-def test_a_task_without_files():
-    task = text_tasks.ClassificationTask("t", ["0", "1"])
-    with pytest.raises(ValueError, match="task with files. Received: 't'"):
-        task.read_examples("dev")
