@@ -229,21 +229,20 @@ class OwnFiles:
         if is_test and "train" in self.paths:
             tags = {t for row in self.rows("train") for t in _words(row.label)}
         table = tables.read(path, self.has_header, tags)
-        texts = [table.position(c, "--text_columns") for c in self.text_columns]
-        if is_test and table.find(self.label_column) is None:
-            label = None
-        else:
-            label = table.position(self.label_column, "--label_column")
+        texts = [table.find(c, "--text_columns") for c in self.text_columns]
+        flag = "" if is_test else "--label_column"
+        label = table.find(self.label_column, flag)
+        if is_test and label:
             of_label = (values[label] for _, values in table.rows)
-            if is_test and all(value in _SECRET for value in of_label):
-                label = None
+            if all(value in _SECRET for value in of_label):
+                label = ""
         rows = []
         for number_, values in table.rows:
             where = f"{path!r}, row {number_}"
-            of_row = [tables.value_of(values[i], where) for i in texts]
+            of_row = [tables.value_of(values[t], where) for t in texts]
             if all(map(_words, of_row)):
                 said = None
-                if label is not None:
+                if label:
                     said = tables.value_of(values[label], where)
                     said = self._named(said, where)
                 rows.append(Row((path, number_), of_row, said))

@@ -24,39 +24,33 @@ _LONGEST_FIELD = 10_000_000
 
 
 class Table(typing.NamedTuple):
-    """A file's rows.
+    """A file's rows: the number of each, from 1, and its values by column.
 
-    Attributes:
-      path: The file.
-      columns: Their names; "1", "2", ... without a header.
-      rows: The number of each row, from 1, and its values.
+    Without a header columns are "1", "2", ...
     """
 
     path: str
-    columns: list[str]
-    rows: list[tuple[int, list]]
+    rows: list[tuple[int, dict]]
 
-    def find(self, name: str) -> int | None:
-        """Where a column is, whatever the case of its name, or None."""
-        if name in self.columns:
-            return self.columns.index(name)
-        names = [column.lower() for column in self.columns]
-        return names.index(name.lower()) if name.lower() in names else None
+    @property
+    def columns(self) -> list[str]:
+        """Their names, in the file's order."""
+        return list(self.rows[0][1])
 
-    def position(self, name: str, flag: str) -> int:
-        """Where a column is.
+    def find(self, name: str, flag: str = "") -> str:
+        """What the file calls a column, whatever the case; "" if it has none.
 
         Raises:
-          ValueError: If there is no such column; names the flag.
+          ValueError: If it has none, and there is a flag for another one.
         """
-        column = self.find(name)
-        if column is None:
+        same = [c for c in self.columns if c.lower() == name.lower()]
+        if flag and not same:
             raise ValueError(
                 f"Expected the column {name!r}, or another one by {flag}. "
                 f"Received: {self.described()}."
                 + errors.did_you_mean(repr(name), map(repr, self.columns))
             )
-        return column
+        return name if name in same else "".join(same[:1])
 
     def described(self) -> str:
         """The file and its columns, for a message."""
@@ -87,27 +81,28 @@ def read(
     rows: list[tuple[int, list]]
     if ending in (".txt", ".conll"):
         sentences = conll.read(path, tags=tags)
-        columns = ["words", "tags"][: 1 + sentences[0].has_tags]
-        rows = [(s.row, [list(s.words), list(s.tags)]) for s in sentences]
-        return Table(path, columns, rows)
+        records = [(s.row, {"words": list(s.words)}) for s in sentences]
+        for (_, record), sentence in zip(records, sentences, strict=True):
+            if sentence.has_tags:
+                record["tags"] = list(sentence.tags)
+        return Table(path, records)
     if ending in (".jsonl", ".json"):
-        records = read_json(path)
-        if isinstance(records, dict):
+        content = read_json(path)
+        if isinstance(content, dict):
             raise ValueError(
                 "Expected a list of rows, or an object of columns of the same "
                 f"length. Received: {path!r}. Files in SQuAD's layout are read "
                 "by --task_names=squad --data_dir=<their folder>."
             )
-        columns = list(records[0][1])
-        for number, record in records:
-            if record.keys() != set(columns):
+        names = content[0][1].keys()
+        for number, record in content:
+            if record.keys() != names:
                 raise ValueError(
-                    f"Expected the names {', '.join(columns)}, as in the first "
+                    f"Expected the names {', '.join(names)}, as in the first "
                     f"row. Received: {', '.join(record)} in {path!r}, row "
                     f"{number}."
                 )
-        rows = [(n, [record[c] for c in columns]) for n, record in records]
-        return Table(path, columns, rows)
+        return Table(path, content)
     if ending == ".tsv":
         lines = enumerate(read_lines(path), start=1)
         rows = [(number, line.split("\t")) for number, line in lines]
@@ -133,16 +128,17 @@ def read(
                 + " Quotes mean nothing in a .tsv: name it .csv if they do."
                 * (ending == ".tsv" and '"' in "".join(values))
             )
-    if not has_header:
-        return Table(path, [str(i + 1) for i in range(width)], rows)
-    columns = [name.strip() for name in rows[0][1]]
+    columns = [str(i + 1) for i in range(width)]
+    if has_header:
+        columns = [name.strip() for name in rows.pop(0)[1]]
     twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
     if twice:
         raise ValueError(
             f"Expected a header with different names. Received: {twice[0]!r} "
             f"twice in {path!r} (--has_header=False if it is a row)."
         )
-    return Table(path, columns, rows[1:])
+    by_name = [(n, dict(zip(columns, v, strict=True))) for n, v in rows]
+    return Table(path, by_name)
 
 
 def _read_csv(path: str) -> list[tuple[int, list[str]]]:
@@ -231,11 +227,9 @@ def choose_columns(
     columns = table.columns
     if columns == ["1", "2"]:
         text_columns, label_column = text_columns or "1", label_column or "2"
-    texts = [
-        columns[table.position(name, "--text_columns")] for name in text_columns
-    ]
+    texts = [table.find(name, "--text_columns") for name in text_columns]
     if label_column:
-        label_column = columns[table.position(label_column, "--label_column")]
+        label_column = table.find(label_column, "--label_column")
     others = {c.lower(): c for c in columns if c not in (*texts, label_column)}
     if not texts:
         pairs = [pair for pair in TEXT_PAIRS if set(pair) <= others.keys()]
