@@ -30,15 +30,7 @@ def original_spans(
     The normalised text of the words that hold the answer is aligned with those
     words, character by character, white space aside. Where the numbers of
     characters differ, or the answer is not found, the words as a whole are the
-    answer.
-
-    Args:
-      token_texts: Answers put together from tokens, e.g. "steve smith".
-      original_texts: The words that hold them, e.g. "Steve Smith's".
-      tokenizer: Normalises.
-
-    Returns:
-      E.g. "Steve Smith".
+    answer. E.g. "steve smith", "Steve Smith's" -> "Steve Smith".
     """
     words = tokenization.split_into_words(
         list(original_texts), tokenizer.do_lower_case, tokenizer.strip_accents

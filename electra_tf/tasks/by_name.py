@@ -21,18 +21,7 @@ from electra_tf.tasks import glue, question_answering, tagging
 from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS
 from electra_tf.tasks.task import Task
 
-# Name -> class, and what GLUE's own archive calls the folder.
-_GLUE: dict[str, tuple[Callable[..., Task], str]] = {
-    "cola": (glue.Cola, "CoLA"),
-    "mnli": (glue.Mnli, "MNLI"),
-    "mrpc": (glue.Mrpc, "MRPC"),
-    "qnli": (glue.Qnli, "QNLI"),
-    "qqp": (glue.Qqp, "QQP"),
-    "rte": (glue.Rte, "RTE"),
-    "sst": (glue.Sst, "SST-2"),
-    "sts": (glue.Sts, "STS-B"),
-    "wnli": (glue.Wnli, "WNLI"),
-}
+_GLUE = {task.NAME: task for task in glue.TASKS}
 # The options of tagging tasks; those but "chunk" are not in the original. The
 # column of parts of speech is that of CoNLL-2000 and CoNLL-2003.
 _TAGGING_TASKS: dict[str, dict] = {
@@ -41,15 +30,13 @@ _TAGGING_TASKS: dict[str, dict] = {
     "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
 }
 
-_FOLDERS = {name: folder for name, (_, folder) in _GLUE.items()} | {
-    "ner": "conll2003",
-    "pos": "conll2003",
-    "korquad": "KorQuAD",
-}
+# What data sets call their folders; GLUE's archive as it calls submissions.
+_FOLDERS = {
+    name: task.SUBMISSIONS["test"].removesuffix(".tsv").removesuffix("-m")
+    for name, task in _GLUE.items()
+} | {"ner": "conll2003", "pos": "conll2003", "korquad": "KorQuAD"}
 
 TASK_NAMES = tuple(sorted([*_GLUE, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS]))
-
-
 _registered: dict[str, Callable[[str], Task]] = {}
 
 
@@ -74,31 +61,12 @@ def register(name: str, make: Callable[[str], Task]) -> None:
 def possible_folders(
     name: str, data_dir: str | os.PathLike
 ) -> list[pathlib.Path]:
-    """Where `find_folder` looks, in its order, but for `data_dir` itself."""
+    """Where `get_task` looks, in its order, but for `data_dir` itself."""
     data_dir = pathlib.Path(data_dir)
     folders = [data_dir / "finetuning_data" / name, data_dir / name]
     if name in _FOLDERS:
         folders.append(data_dir / _FOLDERS[name])
     return folders
-
-
-def find_folder(name: str, data_dir: str | os.PathLike) -> pathlib.Path:
-    """Where a task's files are.
-
-    Args:
-      name: Of the task.
-      data_dir: What the original calls by this name, the folder of all tasks,
-        or the task's own.
-
-    Returns:
-      <data_dir>/finetuning_data/<name>, as in the original; <data_dir>/<name>;
-      <data_dir>/<the data set's own name>, such as SST-2 or conll2003; or
-      `data_dir` itself: the first of these that exists.
-    """
-    for candidate in possible_folders(name, data_dir):
-        if tf.io.gfile.isdir(os.fspath(candidate)):
-            return candidate
-    return pathlib.Path(data_dir)
 
 
 def get_task(
@@ -111,19 +79,22 @@ def get_task(
 
     Args:
       name: One of `TASK_NAMES`, or of `register`.
-      data_dir: See `find_folder`. The files have the original's names.
+      data_dir: What the original calls by this name, the folder of all tasks,
+        or the task's own. The files, with the original's names, are below it
+        in finetuning_data/<name>, as in the original, in <name>, in a folder
+        of the data set's own name, such as SST-2 or conll2003, or in itself:
+        the first of these that exists.
       double_unordered: Train on both orders of a pair where the order does not
         matter (mrpc, sts).
       qa_config: Options of question answering.
 
-    Returns:
-      The task.
-
     Raises:
       ValueError: If the name is unknown.
     """
+    folders = map(os.fspath, possible_folders(name, data_dir))
+    data_dir = next(filter(tf.io.gfile.isdir, folders), os.fspath(data_dir))
     if name in _registered:
-        return _registered[name](os.fspath(find_folder(name, data_dir)))
+        return _registered[name](data_dir)
     if name not in TASK_NAMES:
         known = [*TASK_NAMES, *_registered]
         raise ValueError(
@@ -131,13 +102,16 @@ def get_task(
             f"Received: {name!r}."
             + errors.did_you_mean(repr(name), map(repr, known))
         )
-    data_dir = find_folder(name, data_dir)
     if name in _GLUE:
-        return _GLUE[name][0](data_dir, double_unordered)
+        return _GLUE[name](data_dir, double_unordered)
     if name in _TAGGING_TASKS:
-        return tagging.TaggingTask.in_folder(
-            name, data_dir, **_TAGGING_TASKS[name]
-        )
+        files = {
+            # CoNLL-2003 calls its dev file valid.txt.
+            stem.replace("valid", "dev"): f"{data_dir}/{stem}.txt"
+            for stem in ("train", "valid", "dev", "test")
+            if stem == "train" or tf.io.gfile.exists(f"{data_dir}/{stem}.txt")
+        }
+        return tagging.TaggingTask(name, files, **_TAGGING_TASKS[name])
     return question_answering.QuestionAnsweringTask(
         name,
         data_dir,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.tasks import metrics, text_tasks
-from electra_tf.tasks.task import read_tsv
+from electra_tf.tasks.task import read_lines
 
 # The files of the benchmark's archive, in its order, and how many rows each of
 # its test sets has.
@@ -48,64 +48,48 @@ class Columns(typing.NamedTuple):
 
 
 def read_glue(
-    path: str,
-    columns: Columns,
-    dummy_label: str,
-    swap: bool = False,
-    eid_offset: int = 0,
-    labels: Sequence[str] = (),
+    path: str, columns: Columns, labels: Sequence[str] = ()
 ) -> list[text_tasks.TextExample]:
     """Reads a GLUE file as the original does.
 
     A row that lacks a column is left out, with a warning for all of them: some
     of GLUE's files have such rows. Example numbers count them.
 
-    Args:
-      path: The file.
-      columns: Of the file.
-      dummy_label: The label where the split has none.
-      swap: Exchange the two texts.
-      eid_offset: Number of the first example.
-      labels: What no header has.
-
     Raises:
       ValueError: If the file cannot be read, has no header where GLUE's file
-        has one, or no row has the columns.
+        has one, but one of the labels, or no row has the columns.
     """
     wanted = [column for column in columns[:3] if column is not None]
     least = max(column + 1 if column >= 0 else -column for column in wanted)
+    has_label = columns.label is not None
     examples: list[text_tasks.TextExample] = []
     short_rows: list[tuple[int, int]] = []
-    for row, values in read_tsv(path):
+    for row, line in enumerate(read_lines(path), start=1):
+        values = line.split("\t")  # Quotes mean nothing.
+        if not line:
+            continue
         if row == 1 and columns.has_header:
-            _refuse_example(values, columns, labels, path)
-            _refuse_other_columns(values, columns, path)
+            _check_header(values, columns, labels, path)
             continue
         if len(values) < least:
             short_rows.append((row, len(values)))
             continue
-        text_a = values[columns.text_a]
-        text_b = None if columns.text_b is None else values[columns.text_b]
-        if swap and text_b is not None:
-            text_a, text_b = text_b, text_a
-        label = dummy_label if columns.label is None else values[columns.label]
-        eid = row - 1 - columns.has_header + eid_offset
         examples.append(
             text_tasks.TextExample(
-                eid,
-                text_a,
-                text_b,
-                label,
+                row - 1 - columns.has_header,
+                values[columns.text_a],
+                None if columns.text_b is None else values[columns.text_b],
+                "" if columns.label is None else values[columns.label],
                 (path, row),
-                has_label=columns.label is not None,
-                glue_index=None if columns.label is not None else values[0],
+                has_label,
+                glue_index=None if has_label else values[0],
             )
         )
     if short_rows:
-        row, found = short_rows[0]
+        row, num_columns = short_rows[0]
         problem = (
             f"Expected {least} or more columns separated by tabs. Received: "
-            f"{found} in {path!r}, row {row}"
+            f"{num_columns} in {path!r}, row {row}"
         )
         if not examples:
             raise ValueError(f"{problem}, and no row with enough.")
@@ -115,63 +99,56 @@ def read_glue(
     return examples
 
 
-def _refuse_example(
-    values: Sequence[str], columns: Columns, labels: Sequence[str], path: str
+def _check_header(
+    header: Sequence[str], columns: Columns, labels: Sequence[str], path: str
 ) -> None:
-    """Refuses an example in place of a header: it would be lost.
-
-    Raises:
-      ValueError: If the column of labels, or of numbers of rows, has one.
-    """
-    column = 0 if columns.label is None else columns.label
-    if not -len(values) <= column < len(values):
-        return
-    value = values[column]
-    if value in labels or np.isfinite(text_tasks.number(value)):
-        raise ValueError(
-            "Expected a header, as in GLUE's file, which is no example. "
-            f"Received: {value!r} in its column {column % len(values) + 1} in "
-            f"{path!r}, row 1."
-        )
-
-
-def _refuse_other_columns(
-    header: Sequence[str], columns: Columns, path: str
-) -> None:
-    """Refuses a file whose texts are elsewhere than in GLUE's.
-
-    Raises:
-      ValueError: If the column of a text is called a number or a label.
-    """
-    for column in (columns.text_a, columns.text_b):
-        if column is None or not -len(header) <= column < len(header):
+    """Refuses an example in place of a header, and texts in other columns."""
+    for place in (columns.label or 0, columns.text_a, columns.text_b):
+        if place is None or not -len(header) <= place < len(header):
             continue
-        if header[column].strip().lower() in _NO_TEXTS:
+        name, number = header[place], place % len(header) + 1
+        is_text = place in columns[:2]
+        if is_text and name.strip().lower() in _NO_TEXTS:
             raise ValueError(
-                f"Expected a text in column {column % len(header) + 1}, as in "
-                f"GLUE's file. Received: {header[column]!r} in {path!r}, row 1."
+                f"Expected a text in column {number}, as in GLUE's file. "
+                f"Received: {name!r} in {path!r}, row 1."
+            )
+        is_number = np.isfinite(text_tasks.number(name))
+        if name in labels or (is_number and not is_text):
+            raise ValueError(
+                "Expected a header, as in GLUE's file, which is no example. "
+                f"Received: {name!r} in its column {number} in {path!r}, row 1."
             )
 
 
 class GlueFiles(text_tasks.TextTask):
     """Mixed into GLUE tasks: one file for each split in one folder.
 
+    Args:
+      data_dir: The folder with the task's files.
+      double_unordered: See `UNORDERED`.
+
     Attributes:
       SPLIT_COLUMNS: Split -> columns; the others are of "train".
       SUBMISSIONS: Split -> its file in the benchmark's archive.
-      DUMMY_LABEL: The label of splits without labels.
       UNORDERED: Whether the two texts may change places, so that training sees
         each pair in both orders.
     """
 
+    NAME: str
     SPLITS: tuple[str, ...] = ("train", "dev", "test")
     SPLIT_COLUMNS: dict[str, Columns]
     SUBMISSIONS: dict[str, str]
-    DUMMY_LABEL: str
     UNORDERED = False
+    # What the kind of the task is made with.
+    OF_KIND: tuple
 
-    data_dir: pathlib.Path
-    double_unordered: bool
+    def __init__(
+        self, data_dir: str | os.PathLike, double_unordered: bool = True
+    ):
+        super().__init__(self.NAME, *self.OF_KIND)
+        self.data_dir = pathlib.Path(data_dir)
+        self.double_unordered = double_unordered
 
     def splits(self) -> list[str]:
         return [s for s in self.SPLITS if tf.io.gfile.exists(self._path(s))]
@@ -182,21 +159,24 @@ class GlueFiles(text_tasks.TextTask):
     def _path(self, split: str) -> str:
         return os.fspath(self.data_dir / f"{self.file_stem(split)}.tsv")
 
+    def file_stem(self, split: str) -> str:
+        return split
+
     def read_examples(self, split: str) -> list[text_tasks.TextExample]:
         path = self._path(split)
         columns = self.SPLIT_COLUMNS.get(split, self.SPLIT_COLUMNS["train"])
         if not self.has_labels(split):
             columns = columns._replace(label=None)
-        labels = getattr(self, "labels", ())
-        examples = read_glue(path, columns, self.DUMMY_LABEL, labels=labels)
+        examples = read_glue(path, columns, getattr(self, "labels", ()))
         if self.UNORDERED and self.double_unordered and split == "train":
-            examples += read_glue(
-                path, columns, self.DUMMY_LABEL, True, len(examples)
-            )
+            num = len(examples)
+            examples += [
+                e._replace(
+                    eid=num + e.eid, text_a=e.text_b or "", text_b=e.text_a
+                )
+                for e in examples
+            ]
         return examples
-
-    def file_stem(self, split: str) -> str:
-        return split
 
     def look_at(self, split, examples, features):
         super().look_at(split, examples, features)
@@ -230,20 +210,14 @@ class GlueFiles(text_tasks.TextTask):
 
 
 def doubt_of_length(path: str, num_rows: int, name: str) -> list[str]:
-    """A line where rows are not as many as those of the benchmark's file.
-
-    Args:
-      path: Of the rows, or of the predictions for them.
-      num_rows: Of these.
-      name: In the archive.
-    """
+    """A line where the rows of a path, or the predictions for them, are not as
+    many as those of the benchmark's file of this name."""
     wanted = NUM_ROWS.get(name, num_rows)
-    if num_rows == wanted:
-        return []
-    return [
+    line = (
         f"{path}: {num_rows:,} rows, GLUE's file has {wanted:,}: the benchmark "
         f"will not take {name}"
-    ]
+    )
+    return [line] * (num_rows != wanted)
 
 
 def _not_in_order(
@@ -256,23 +230,9 @@ def _not_in_order(
 
 
 class _GlueClassification(GlueFiles, text_tasks.ClassificationTask):
-    """A GLUE task with labels.
+    """A GLUE task with labels."""
 
-    Args:
-      data_dir: The folder with the task's files.
-      double_unordered: See `GlueFiles.UNORDERED`.
-    """
-
-    NAME: str
-    LABELS: tuple[str, ...] = ("0", "1")
-
-    def __init__(
-        self, data_dir: str | os.PathLike, double_unordered: bool = True
-    ):
-        super().__init__(self.NAME, self.LABELS)
-        self.data_dir = pathlib.Path(data_dir)
-        self.double_unordered = double_unordered
-        self.DUMMY_LABEL = self.LABELS[0]
+    OF_KIND: tuple = (("0", "1"),)
 
     def _submitted(self, outputs):
         return [self.labels[i] for i in outputs["predictions"]]
@@ -354,7 +314,7 @@ class Mnli(_GlueClassification):
         "test_mismatched": "MNLI-mm.tsv",
         "diagnostic": "AX.tsv",
     }
-    LABELS = ("contradiction", "entailment", "neutral")
+    OF_KIND = (("contradiction", "entailment", "neutral"),)
     SPLIT_COLUMNS = {
         "train": Columns(8, 9, -1),
         "diagnostic": Columns(1, 2, None),
@@ -369,7 +329,7 @@ class Rte(_GlueClassification):
 
     NAME = "rte"
     SUBMISSIONS = {"test": "RTE.tsv"}
-    LABELS = ("entailment", "not_entailment")
+    OF_KIND = (("entailment", "not_entailment"),)
     SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
 
 
@@ -388,31 +348,17 @@ class Wnli(_GlueClassification):
     SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
 
 
-CLASSIFICATIONS = (Cola, Sst, Mrpc, Qqp, Mnli, Qnli, Rte, Wnli)
-
-
 class Sts(GlueFiles, text_tasks.RegressionTask):
-    """Semantic Textual Similarity.
+    """Semantic Textual Similarity."""
 
-    Args:
-      data_dir: The folder with the task's files.
-      double_unordered: See `GlueFiles.UNORDERED`.
-    """
-
+    NAME = "sts"
+    OF_KIND = (0.0, 5.0)
     UNORDERED = True
     SUBMISSIONS = {"test": "STS-B.tsv"}
-    DUMMY_LABEL = "0.0"
     SPLIT_COLUMNS = {
         "train": Columns(-3, -2, -1),
         "test": Columns(-2, -1, None),
     }
-
-    def __init__(
-        self, data_dir: str | os.PathLike, double_unordered: bool = True
-    ):
-        super().__init__("sts", 0.0, 5.0)
-        self.data_dir = pathlib.Path(data_dir)
-        self.double_unordered = double_unordered
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Adds `mse_in_points`: the original's `mse` is that of points / 5."""
@@ -429,3 +375,6 @@ class Sts(GlueFiles, text_tasks.RegressionTask):
     def _submitted(self, outputs):
         values = self.in_units_of_labels(outputs["predictions"])
         return [f"{value:.3f}" for value in np.clip(values, 0.0, 5.0)]
+
+
+TASKS = (Cola, Mnli, Mrpc, Qnli, Qqp, Rte, Sst, Sts, Wnli)

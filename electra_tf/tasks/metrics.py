@@ -2,7 +2,7 @@
 
 import collections
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,31 +21,11 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return 100.0 * mean(np.asarray(labels) == np.asarray(predictions))
 
 
-def f1(
-    labels: np.ndarray, predictions: np.ndarray, average: str = "binary"
-) -> float:
-    """F1, in per cent; a class that is never predicted has 0.
-
-    Args:
-      labels: <int>[N], or <int>[N, C] of 0 and 1 for several labels a row.
-      predictions: Like `labels`.
-      average: "binary" for the F1 of label 1; "macro" for the mean over the
-        labels that occur, "weighted" for that by how often each is right;
-        "micro" for that of all decisions together.
-    """
-    import sklearn.metrics
-
-    labels, predictions = np.asarray(labels), np.asarray(predictions)
-    if not labels.size:
-        return 0.0
-    if labels.shape[1:] == (1,):
-        # To scikit-learn a column is rows of two classes.
-        labels, predictions, average = labels[:, 0], predictions[:, 0], "binary"
-    return 100.0 * float(
-        sklearn.metrics.f1_score(
-            labels, predictions, average=average, zero_division=0.0
-        )
-    )
+def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """F1 of the label 1 in arrays of any shape, in per cent."""
+    true, predicted = np.asarray(labels) == 1, np.asarray(predictions) == 1
+    counts = (values.sum() for values in (true & predicted, predicted, true))
+    return precision_recall_f1(*map(int, counts))["f1"]
 
 
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -74,27 +54,6 @@ def _correlation(name, targets, predictions) -> float:
     if len(targets) < 2 or not np.ptp(targets) or not np.ptp(predictions):
         return 0.0
     return 100.0 * float(getattr(scipy.stats, name)(targets, predictions)[0])
-
-
-def span_scores(
-    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    """Precision, recall and F1 of spans by seqeval, in per cent.
-
-    Args:
-      labels: Tags such as B-PER, I-PER, E-PER, S-PER and O of each sentence.
-      predictions: Likewise.
-    """
-    from seqeval.metrics import sequence_labeling
-
-    found = sequence_labeling.precision_recall_fscore_support(
-        list(labels), list(predictions), average="micro", zero_division=0
-    )
-    names = ("precision", "recall", "f1")
-    return {
-        name: 100.0 * float(value)
-        for name, value in zip(names, found, strict=False)
-    }
 
 
 def commonest(labels: Iterable[Label]) -> Label:

@@ -8,28 +8,19 @@ How the training file was read is in the task's `origin`, a line for the log.
 import dataclasses
 import os
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from electra_tf import errors
 from electra_tf.model import task_head
-from electra_tf.tasks import (
-    conll,
-    names,
-    tables,
-    tag_schemes,
-    tagging,
-    text_tasks,
-)
+from electra_tf.tasks import conll, tables, tag_schemes, tagging, text_tasks
 from electra_tf.tasks.task import Task
 from electra_tf.tasks.text_tasks import TextExample, listing, number
 
-TASK_TYPES = ("auto", *names.TASK_TYPES)
 NO_LABEL = tagging.NO_LABEL
-
-# Files with a word and its tags in each row.
-_CONLL_ENDINGS = (".txt", ".conll")
+# A test file whose labels are all of these keeps them secret.
+_SECRET = (None, "", NO_LABEL, int(NO_LABEL))
 # With this many rows, labels that hardly repeat are no classes.
 _LEAST_ROWS_TO_JUDGE = 20
 
@@ -40,13 +31,13 @@ class Row(typing.NamedTuple):
     """The columns of a row that count.
 
     Attributes:
-      number: Its first line in the file, from 1; in a .json its place.
+      source: File and number, for error messages.
       texts: One or two; a list of words where the file has a list.
       label: As in the file, "" for an empty one; None in a split without
         labels.
     """
 
-    number: int
+    source: tuple[str, int]
     texts: Sequence[Value]
     label: Value
 
@@ -69,9 +60,9 @@ def make_task(
       files: Split ("train" is required, also "dev" and "test") -> a file ending
         in .tsv, .csv, .jsonl or .json, or in .txt or .conll with a word and its
         tag in each row. "test" may have no labels.
-      task_type: One of `TASK_TYPES`. "auto" takes lists of words for tagging,
-        lists of labels and labels with a separator for multi_label, numbers
-        with a decimal point for regression, and all else for classes.
+      task_type: One of `names.TASK_TYPES`. "auto" takes lists of words for
+        tagging, lists of labels and labels with a separator for multi_label,
+        numbers with a decimal point for regression, and all else for classes.
       text_columns: Names of one or two columns; by default `text` or a usual
         pair.
       label_column: Name of the column of labels; by default `label`.
@@ -83,34 +74,20 @@ def make_task(
         than refuse them.
       label_names: Names of labels that are the numbers 0, 1, ... in the files.
 
-    Returns:
-      The task.
-
     Raises:
       ValueError: If the files cannot be read or make no such task.
     """
-    if task_type not in TASK_TYPES:
-        raise ValueError(
-            f"Expected one of the task types {', '.join(TASK_TYPES)}. "
-            f"Received: {task_type!r}."
-        )
     paths = {split: os.fspath(path) for split, path in files.items() if path}
     if "train" not in paths:
         raise ValueError(
             "Expected a training file, whose labels define the task. "
             f"Received: {sorted(paths)}."
         )
-    train = paths["train"]
-    is_conll = train.lower().endswith(_CONLL_ENDINGS)
-    if is_conll and task_type in ("auto", "tagging"):
-        return OwnTagging(name, paths)
-    table = tables.read(train, has_header)
-    texts, label = tables.choose_columns(
-        table, text_columns, label_column, has_header
-    )
+    table = tables.read(paths["train"], has_header)
+    texts, label = tables.choose_columns(table, text_columns, label_column)
     source = OwnFiles(
         paths,
-        train,
+        paths["train"],
         table.columns,
         texts,
         label,
@@ -121,25 +98,26 @@ def make_task(
     )
     if task_type == "auto":
         task_type = _kind_of_labels(source, bool(label_separator))
-    task: typing.Any
-    if task_type == "tagging":
-        task = OwnTagging(name, paths, source)
-        what = task.listed()
-    elif task_type == "regression":
-        task = OwnRegression(name, source, *_range_of_labels(source))
-        what = f"from {task.min_value} to {task.max_value}"
+    if task_type == "regression":
+        model = _range_of_labels(source)
+        what = "from {min_value} to {max_value}".format(**model)
+    elif task_type == "tagging":
+        model = _tags_of(name, source)
+        names, kinds = model["labels"], "tags"
+        if model["form"]:
+            names = _kinds_of_spans(names)
+            kinds = f"kinds of spans in {model['scheme']}"
+        what = f"with {len(names)} {kinds} ({listing(names, 5)})"
     else:
-        is_one = task_type == "classification"
-        kind = OwnClassification if is_one else OwnMultiLabel
-        task = kind(name, source, _labels_of(source, is_one))
-        what = f"{len(task.labels)} labels ({listing(task.labels, 5)})"
+        model = _labels_of(source, task_type == "classification")
+        names = model["labels"]
+        what = f"with {len(names)} labels ({listing(names, 5)})"
+    task = _task(name, source, task_type, model)
     left = [c for c in table.columns if c not in (*texts, label)]
     task.origin = (
-        f"{train}: text in {'columns' if texts[1:] else 'column'} "
+        f"{table.path}: text in {'columns' if texts[1:] else 'column'} "
         f"{' and '.join(map(repr, texts))}, labels in {label!r}: {task_type} "
-        + "with " * (task_type != "regression")
-        + what
-        + f"; not read: {listing(left)}" * bool(left)
+        f"{what}" + f"; not read: {listing(left)}" * bool(left)
     )
     return task
 
@@ -162,20 +140,31 @@ def task_of_model(
     Raises:
       ValueError: If a file cannot be read.
     """
-    reading = dict(model["reading"])
     paths = {split: os.fspath(path) for split, path in files.items() if path}
-    kind = model["kind"]
-    source: typing.Any = None
-    if "text_columns" in reading:
-        source = OwnFiles(paths, **reading, skip_empty_texts=skip_empty_texts)
+    reading = model["reading"]
+    source = OwnFiles(paths, **reading, skip_empty_texts=skip_empty_texts)
+    kind = model["kind"].removesuffix("_classification")
+    return _task(name, source, kind, model)
+
+
+def _task(name: str, source: "OwnFiles", kind: str, model: Mapping) -> Task:
+    """The task of one of `names.TASK_TYPES`, as `Task.description` has it."""
+    task: Task
     if kind == "tagging":
-        return OwnTagging(name, paths, source, model)
-    if kind == "regression":
+        task = tagging.TaggingTask(
+            name, source.paths, model["is_token_level"], False, model["labels"]
+        )
+        task.form, task.scheme = model["form"], model["scheme"]
+    elif kind == "regression":
         unit = (model[key] for key in ("min_value", "max_value", "scale"))
-        return OwnRegression(name, source, *unit)
-    is_one = kind == "classification"
-    of_kind = OwnClassification if is_one else OwnMultiLabel
-    return of_kind(name, source, model["labels"])
+        task = text_tasks.RegressionTask(name, *unit)
+    elif kind == "multi_label":
+        task = text_tasks.MultiLabelTask(name, model["labels"])
+    else:
+        task = text_tasks.ClassificationTask(name, model["labels"])
+        task.main_metric = "macro_f1"
+    task.source = source
+    return task
 
 
 @dataclasses.dataclass
@@ -185,13 +174,8 @@ class OwnFiles:
     Attributes:
       paths: Split -> file.
       train_file: Whose labels define the task, and its `columns`.
-      text_columns: Names of one or two columns.
-      label_column: Name of the column of labels; "test" may lack it.
-      has_header: See `tables.read`.
-      label_names: Of labels that are the numbers 0, 1, ...; none for labels as
-        they are.
-      label_separator: Between the labels of a row that may have several.
-      skip_empty_texts: Leave rows without a text out, rather than refuse them.
+      text_columns: See `make_task`, as are the others.
+      label_column: "test" may lack it.
     """
 
     paths: dict[str, str]
@@ -235,43 +219,43 @@ class OwnFiles:
 
     def reading(self) -> dict:
         """See `Task.reading`."""
-        left_out = ("paths", "skip_empty_texts")
         values = dataclasses.asdict(self)
-        return {key: values[key] for key in values if key not in left_out}
+        del values["paths"], values["skip_empty_texts"]
+        return values
 
     def _read(self, split: str) -> list[Row]:
-        table = tables.read(self.paths[split], self.has_header)
-        texts = [table.position(c, "--text_columns") for c in self.text_columns]
-        label = table.find(self.label_column)
-        if split == "test" and label is not None:
-            # A column of nothing stands for labels that are kept secret.
-            secret = (None, "", NO_LABEL, int(NO_LABEL))
-            if all(values[label] in secret for _, values in table.rows):
-                label = None
-        elif label is None and split != "test":
-            label = table.position(self.label_column, "--label_column")
+        path, is_test = self.paths[split], split == "test"
+        tags = None
+        if is_test and "train" in self.paths:
+            tags = {t for row in self.rows("train") for t in _words(row.label)}
+        table = tables.read(path, self.has_header, tags)
+        texts = [table.find(c, "--text_columns") for c in self.text_columns]
+        flag = "" if is_test else "--label_column"
+        label = table.find(self.label_column, flag)
+        if is_test and label:
+            of_label = (values[label] for _, values in table.rows)
+            if all(value in _SECRET for value in of_label):
+                label = ""
         rows = []
-        for row, values in table.rows:
-            where = f"{table.path!r}, row {row}"
-            of_row = [tables.value_of(values[i], where) for i in texts]
+        for number_, values in table.rows:
+            where = f"{path!r}, row {number_}"
+            of_row = [tables.value_of(values[t], where) for t in texts]
             if all(map(_words, of_row)):
                 said = None
-                if label is not None:
-                    value = tables.value_of(values[label], where)
-                    said = self._named(value, where)
-                rows.append(Row(row, of_row, said))
+                if label:
+                    said = tables.value_of(values[label], where)
+                    said = self._named(said, where)
+                rows.append(Row((path, number_), of_row, said))
             elif not self.skip_empty_texts:
                 raise ValueError(
                     f"Expected a text. Received: an empty one in {where} "
                     "(--skip_empty_texts leaves such rows out)."
                 )
         if not rows:
-            raise ValueError(
-                f"Expected texts. Received: none in {table.path!r}."
-            )
+            raise ValueError(f"Expected texts. Received: none in {path!r}.")
         if num_skipped := len(table.rows) - len(rows):
             errors.warn(
-                f"{table.path}: {num_skipped} rows without a text are left out"
+                f"{path}: {num_skipped} rows without a text are left out"
             )
         return rows
 
@@ -296,19 +280,69 @@ class OwnFiles:
             parts = label.split(self.label_separator)
         return tuple(part.strip() for part in parts if part.strip())
 
+    def examples(self, split: str, may_be_many: bool) -> list[TextExample]:
+        """The rows as texts, with a label or with any number of them."""
+        examples = []
+        for eid, row in enumerate(self.rows(split)):
+            texts = (
+                text if isinstance(text, str) else " ".join(text or ())
+                for text in row.texts
+            )
+            text_a, text_b = (*texts, None)[:2]
+            labels: tuple[str, ...] = ()
+            if may_be_many:
+                labels = self.split_label(row.label)
+            elif row.label is not None:
+                labels = (_one(row),)
+            examples.append(
+                TextExample(
+                    eid,
+                    str(text_a),
+                    text_b,
+                    task_head.LABEL_SEPARATOR.join(labels),
+                    row.source,
+                    row.label is not None,
+                    labels if may_be_many else (),
+                )
+            )
+        return examples
+
+    def sentences(
+        self, split: str, outside: str = tagging.OUTSIDE
+    ) -> list[conll.Sentence]:
+        """The rows as words and tags, `outside` where there are none."""
+        sentences = []
+        for row in self.rows(split):
+            words, tags = _words(row.texts[0]), _words(row.label)
+            has_tags = row.label is not None
+            if not has_tags:
+                tags = [outside] * len(words)
+            path, number_ = row.source
+            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
+                raise ValueError(
+                    "Expected words, none empty, and a tag for each "
+                    "(--task_type says another kind of labels). Received: "
+                    f"{len(words)} words and {len(tags)} tags in {path!r}, row "
+                    f"{number_}."
+                )
+            sentences.append(
+                conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
+            )
+        return sentences
+
 
 def _words(value: Value) -> list[str]:
     """The words, or the tags, of a row."""
     return value if isinstance(value, list) else (value or "").split()
 
 
-def _one(label: Value, source: tuple[str, int]) -> str:
+def _one(row: Row) -> str:
     """The label of a row that has one."""
-    if isinstance(label, str) and label not in ("", NO_LABEL):
-        return label
+    if isinstance(row.label, str) and row.label not in ("", NO_LABEL):
+        return row.label
     raise ValueError(
-        f"Expected a label. Received: {label or 'an empty one'} in "
-        f"{source[0]!r}, row {source[1]}."
+        f"Expected a label. Received: {row.label or 'an empty one'} in "
+        f"{row.source[0]!r}, row {row.source[1]}."
     )
 
 
@@ -316,20 +350,16 @@ def _one(label: Value, source: tuple[str, int]) -> str:
 
 
 def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
-    """One of `TASK_TYPES` but "auto"; refuses almost as many labels as rows."""
+    """One of `names.TASK_TYPES`; refuses almost as many labels as rows."""
     rows = source.rows("train")
     if isinstance(rows[0].texts[0], list):
         return "tagging"
-    labels = [row.label for row in rows]
-    values = list(map(str, labels))
-    bar = task_head.LABEL_SEPARATOR
-    if (
-        has_separator
-        or bar in "".join(values)
-        or list in set(map(type, labels))
-    ):
+    has_lists = any(isinstance(row.label, list) for row in rows)
+    values = [str(row.label) for row in rows]
+    written = "".join(values)
+    if has_separator or has_lists or task_head.LABEL_SEPARATOR in written:
         return "multi_label"
-    if np.isfinite([*map(number, values)]).all() and "." in "".join(values):
+    if "." in written and np.isfinite([*map(number, values)]).all():
         return "regression"
     num_labels = len(set(values))
     if num_labels > len(rows) / 2 and len(rows) >= _LEAST_ROWS_TO_JUDGE:
@@ -343,264 +373,76 @@ def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
     return "classification"
 
 
-def _labels_of(source: OwnFiles, is_one: bool) -> list[str]:
+def _labels_of(source: OwnFiles, is_one: bool) -> dict:
     """The classes of the training file, in their order."""
-    path = source.train_file
     rows = source.rows("train")
     if is_one:
-        labels = {_one(row.label, (path, row.number)) for row in rows}
-        _refuse_one_label(labels, path)
+        labels = set(map(_one, rows))
     else:
         labels = {x for row in rows for x in source.split_label(row.label)}
-    if not labels:
-        raise ValueError(f"Expected labels. Received: none in {path!r}.")
-    return text_tasks.in_order(labels)
+    _refuse_few(labels, source, 1 + is_one)
+    return {"labels": text_tasks.in_order(labels)}
 
 
-def _range_of_labels(source: OwnFiles) -> tuple[float, float, float]:
+def _range_of_labels(source: OwnFiles) -> dict:
     """Least and greatest number of the training file, and their distance."""
-    path = source.train_file
-    values = set()
-    for row in source.rows("train"):
-        value = number(_one(row.label, (path, row.number)))
-        if not np.isfinite(value):
-            raise ValueError(
-                "Expected a number with a decimal point. Received: "
-                f"{row.label!r} in {path!r}, row {row.number}."
-            )
-        values.add(value)
-    _refuse_one_label(values, path)
+    values = {
+        text_tasks.number_in(_one(row), row.source)
+        for row in source.rows("train")
+    }
+    _refuse_few(values, source, 2)
     least, most = min(values), max(values)
     if not task_head.float32_tells_apart(least, most):
         raise ValueError(
             "Expected labels that float32 tells apart, such as their "
-            f"differences from one of them. Received: {path!r} with "
-            f"{least:.15g} to {most:.15g}."
+            "differences from one of them. Received: "
+            f"{source.train_file!r} with {least:.15g} to {most:.15g}."
         )
-    return least, most, most - least
+    return {"min_value": least, "max_value": most, "scale": most - least}
 
 
-def _refuse_one_label(labels: set, path: str) -> None:
-    if len(labels) < 2:
-        raise ValueError(
-            "Expected two or more different labels. Received: "
-            f"{path!r} with the label {next(iter(labels))!r} only."
-        )
-
-
-# --- The tasks ---------------------------------------------------------------
-
-
-class _OwnTexts(text_tasks.TextTask):
-    """Mixed into tasks with texts from files of one's own."""
-
-    stand_in = ""  # For a label where there is none.
-
-    def __init__(self, name: str, source: OwnFiles, *of_kind):
-        super().__init__(name, *of_kind)
-        self.source = source
-
-    def reading(self):
-        return self.source.reading()
-
-    def splits(self):
-        return self.source.splits()
-
-    def has_labels(self, split):
-        return self.source.has_labels(split)
-
-    def read_examples(self, split):
-        examples = []
-        for row in self.source.rows(split):
-            texts = [t if isinstance(t, str) else " ".join(t or ())
-                     for t in row.texts]  # fmt: skip
-            place = (self.source.paths[split], row.number)
-            label = self.stand_in if row.label is None else row.label
-            examples.append(
-                TextExample(
-                    eid=len(examples),
-                    text_a=texts[0],
-                    text_b=texts[1] if texts[1:] else None,
-                    source=place,
-                    has_label=row.label is not None,
-                    **self.fields_of(label, place),
-                )
-            )
-        self.label_features(examples)  # A label unknown in training raises.
-        return examples
-
-    def fields_of(self, label: Value, place: tuple[str, int]) -> dict:
-        """What of an example comes from its label."""
-        return {"label": _one(label, place)}
-
-
-class OwnClassification(_OwnTexts, text_tasks.ClassificationTask):
-    """One label a row."""
-
-    main_metric = "macro_f1"
-
-    @property
-    def stand_in(self):
-        return self.labels[0]
-
-
-class OwnRegression(_OwnTexts, text_tasks.RegressionTask):
-    """A number a row; the range is that of the training file."""
-
-    @property
-    def stand_in(self):
-        return str(self.min_value)
-
-
-class OwnMultiLabel(_OwnTexts, text_tasks.MultiLabelTask):
-    """Any labels a row: a list in JSON, or separated; none is allowed."""
-
-    def fields_of(self, label, place):
-        labels = self.source.split_label(label)
-        joined = task_head.LABEL_SEPARATOR.join(labels)
-        return {"label": joined, "labels": labels}
-
-
-class OwnTagging(tagging.TaggingTask):
-    """A tag for each word.
+def _tags_of(name: str, source: OwnFiles) -> dict:
+    """How the training file tags its words.
 
     Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
-    for themselves. The labels are those of the training file.
-
-    Args:
-      name: See `Task`.
-      paths: Split -> file, in CoNLL's layout if there is no `source`.
-      source: Columns of words and of tags, separated by white space or lists.
-      trained: See `task_of_model`; None to read the training file.
-
-    Raises:
-      ValueError: If the files cannot be read, or the tags are of two kinds.
+    for themselves.
     """
-
-    def __init__(
-        self,
-        name: str,
-        paths: dict[str, str],
-        source: OwnFiles | None = None,
-        trained: Mapping | None = None,
-    ):
-        super().__init__(name, paths, as_original=False)
-        self.source = source
-        self._read: dict[str, conll.File] = {}
-        if trained is not None:
-            self.form = trained["form"]
-            self.is_token_level = trained["is_token_level"]
-            self.scheme = trained["scheme"]
-            self.labels = trained["labels"]
-            return
-        sentences = self.sentences("train")
-        tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
-        self.form = tag_schemes.form_of(tags)
-        self.is_token_level = not self.form
-        self.labels = text_tasks.in_order(tags)
-        if self.form:
-            self.scheme, is_mixed = tag_schemes.scheme_of(
-                (sentence.tags for sentence in sentences), self.form
+    sentences = source.sentences("train")
+    tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
+    _refuse_few(tags, source, 2)
+    form, scheme = tag_schemes.form_of(tags), "BIOES"
+    labels = text_tasks.in_order(tags)
+    if form:
+        scheme, is_mixed = tag_schemes.scheme_of(
+            (sentence.tags for sentence in sentences), form
+        )
+        if is_mixed:
+            errors.warn(
+                f"{name}: the tags of training are in {scheme}, but some spans"
+                " begin or end in another scheme: answers are in the first"
             )
-            if is_mixed:
-                self.warn(
-                    f"the tags of training are in {self.scheme}, but some spans"
-                    " begin or end in another scheme: answers are in the first"
-                )
-            tags = {tag_schemes.as_bioes(tag, self.form) for tag in tags}
-            kinds = sorted({tag[2:] for tag in tags} - {""})
-            self.labels = [p + k for k in kinds for p in tagging.PREFIXES]
-            self.labels.append(tagging.OUTSIDE)
-        elif stray := tag_schemes.stray_tag(tags):
-            row = next(s.row for s in sentences if stray in s.tags)
-            raise ValueError(
-                "Expected tags such as B-PER, I-PER and O, as others are. "
-                f"Received: {stray!r} in {paths['train']!r}, in the sentence "
-                f"that begins in row {row}."
-            )
-        elif all(map(str.isdigit, tags)):
-            self.warn(
-                "the tags are numbers, and scored as those of words: spans "
-                "need their names, --label_names=O,B-PER,I-PER,..."
-            )
-        if len(tags) < 2:
-            raise ValueError(
-                f"Expected words with different tags. Received: "
-                f"{listing(sorted(tags))} for all words of {paths['train']!r}."
-            )
-        if source is None:
-            self.origin = (
-                f"{paths['train']}: a word first and its tag last in each row: "
-                f"tagging with {self.listed()}"
-            )
+        kinds = _kinds_of_spans(tag_schemes.as_bioes(t, form) for t in tags)
+        labels = [p + kind for kind in kinds for p in tagging.PREFIXES]
+        labels.append(tagging.OUTSIDE)
+    elif all(map(str.isdigit, tags)):
+        errors.warn(
+            f"{name}: the tags are numbers, and scored as those of words: "
+            "spans need their names, --label_names=O,B-PER,I-PER,..."
+        )
+    is_token_level = not form
+    return {"labels": labels, "form": form, "scheme": scheme,
+            "is_token_level": is_token_level}  # fmt: skip
 
-    def _names(self) -> list[str]:
-        """The labels; of spans their kinds, as letters are not the file's."""
-        if not self.form:
-            return self.labels
-        return sorted({label[2:] for label in self.labels} - {""})
 
-    def listed(self) -> str:
-        """How many tags there are, and which, for a message."""
-        what = f"kinds of spans in {self.scheme}" if self.form else "tags"
-        return f"{len(self._names())} {what} ({listing(self._names(), 5)})"
+def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
+    """Such as PER of B-PER; what the file calls them, unlike the letters."""
+    return sorted({tag[2:] for tag in tags if tagging.is_span_tag(tag)} - {""})
 
-    def reading(self):
-        return self.source.reading() if self.source else {}
 
-    def has_labels(self, split):
-        if self.source is not None:
-            return self.source.has_labels(split)
-        return self._file(split).sentences[0].has_tags
-
-    def _file(self, split: str) -> conll.File:
-        """What a file in CoNLL's layout has; only "test" may lack tags."""
-        if split not in self._read:
-            has_train = split == "test" and "train" in self.files
-            train = self._file("train") if has_train else None
-            self._read[split] = conll.read(self.files[split], train=train)
-        return self._read[split]
-
-    def sentences(self, split):
-        if self.source is None:
-            return self._file(split).sentences
-        sentences = []
-        for row in self.source.rows(split):
-            words, tags = _words(row.texts[0]), _words(row.label)
-            if row.label is None:
-                tags = [self.labels[-1]] * len(words)
-            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
-                raise ValueError(
-                    "Expected words, none empty, and a tag for each "
-                    "(--task_type says another kind of labels). Received: "
-                    f"{len(words)} words and {len(tags)} tags in "
-                    f"{self.files[split]!r}, row {row.number}."
-                )
-            has_tags = row.label is not None
-            sentences.append(
-                conll.Sentence(tuple(words), tuple(tags), row.number, has_tags)
-            )
-        return sentences
-
-    def labels_of_tags(self, sentence, path):
-        tags = [tag_schemes.as_bioes(tag, self.form) for tag in sentence.tags]
-        if self.form:  # A word without a label ends the span before it.
-            tags = [tagging.OUTSIDE if t == NO_LABEL else t for t in tags]
-        labels = [
-            NO_LABEL if tag == NO_LABEL else label
-            for tag, label in zip(
-                sentence.tags,
-                super().labels_of_tags(
-                    sentence._replace(tags=tuple(tags)), path
-                ),
-                strict=True,
-            )
-        ]
-        if unknown := {*labels} - {*self.labels, NO_LABEL}:
-            name = min(unknown)[2 if self.form else 0 :]
-            raise ValueError(
-                f"Expected tags of {listing(self._names())}, as in the "
-                f"training file. Received: {name!r} in {path!r}, row "
-                f"{sentence.row}."
-            )
-        return tuple(labels)
+def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
+    if len(labels) < least:
+        raise ValueError(
+            f"Expected {least} or more different labels. Received: "
+            f"{source.train_file!r} with {listing(sorted(labels)) or 'none'} "
+            "only."
+        )

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from electra_tf.tasks import tables
-from electra_tf.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
 WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -84,135 +83,82 @@ def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
     Raises:
       ValueError: If the file is something else.
     """
-    if is_mrqa:
-        for row, line in enumerate(read_lines(path), start=1):
-            paragraph = parse_json(line, path, row) if line.strip() else {}
-            if not isinstance(paragraph, dict):
-                raise ValueError(
-                    f"Expected a JSON object in each row. Received: {path!r}, "
-                    f"row {row}: {reprlib.repr(line)}."
-                )
-            if line.strip() and "header" not in paragraph:
-                yield f"row {row}", paragraph
+    content = tables.read_json(path)
+    if not isinstance(content, dict):
+        for row, record in content:
+            if not is_mrqa:
+                yield f"row {row}", _of_row(record, f"{path!r}, row {row}")
+            elif "header" not in record:
+                yield f"row {row}", record
         return
-    lines = read_lines(path)
-    is_json = path.lower().endswith(".json")
-    content = None
-    if is_json and not (len(lines) > 1 and lines[0].rstrip().endswith("}")):
-        content = parse_json("\n".join(lines), path)
-    if not isinstance(content, dict) or "question" in content:
-        for row, record in tables.read_records(path):
-            yield f"row {row}", _of_row(record, f"{path!r}, row {row}")
-        return
-    articles = content.get("data")
-    if not isinstance(articles, list):
+    try:
+        articles = [article["paragraphs"] for article in content["data"]]
+        for i, paragraphs in enumerate(articles, start=1):
+            for j, paragraph in enumerate(paragraphs, start=1):
+                yield f"article {i}, paragraph {j}", paragraph
+    except (KeyError, TypeError):
         raise ValueError(
-            "Expected SQuAD's layout, an object with a list data, or rows with "
+            "Expected SQuAD's layout, data with paragraphs, or rows with "
             f"context, question and answers. Received: {path!r}, with "
             f"{reprlib.repr(content)}."
-        )
-    for i, article in enumerate(articles, start=1):
-        paragraphs = isinstance(article, dict) and article.get("paragraphs")
-        if not isinstance(paragraphs, list):
-            raise ValueError(
-                "Expected SQuAD's layout, data with paragraphs. Received: "
-                f"{path!r}, article {i}, with {reprlib.repr(article)}."
-            )
-        for j, paragraph in enumerate(paragraphs, start=1):
-            yield f"article {i}, paragraph {j}", paragraph
+        ) from None
 
 
 def _of_row(row: dict, where: str) -> dict:
     """The paragraph of a row with a question and its passage."""
-    qa = {name: value for name, value in row.items() if name != "context"}
-    answers = qa.get("answers")
+    answers = row.get("answers")
     if isinstance(answers, dict):
-        columns = [answers.get("text"), answers.get("answer_start")]
-        sizes = [len(c) if isinstance(c, list) else -1 for c in columns]
-        if sizes[0] != sizes[1] or sizes[0] < 0:
+        try:
+            columns = zip(answers["text"], answers["answer_start"], strict=True)
+            answers = [{"text": t, "answer_start": s} for t, s in columns]
+        except (KeyError, TypeError, ValueError):
             raise ValueError(
                 "Expected answers with lists text and answer_start of one "
                 f"length. Received: {reprlib.repr(answers)} in {where}."
-            )
-        qa["answers"] = [
-            {"text": text, "answer_start": start}
-            for text, start in zip(*columns, strict=True)
-        ]
-    qa.setdefault("is_impossible", not qa.get("answers"))
-    context = {name: row[name] for name in ("context",) if name in row}
-    return {**context, "qas": [qa]}
+            ) from None
+    qa = {"is_impossible": not answers} | row | {"answers": answers or []}
+    return {**row, "qas": [qa]}
 
 
 def check(
     paragraph: dict, where: str, id_name: str, v2: bool, is_training: bool
 ) -> None:
-    """Refuses a paragraph whose values mean nothing, or something else.
+    """Refuses questions whose values mean nothing, or something else.
 
-    What is missing is not looked at here, but for the ids by which answers are
-    written and scored.
-
-    Args:
-      paragraph: Of `read`.
-      where: File and place, for the error message.
-      id_name: Of the ids of questions.
-      v2: Whether questions may have no answer.
-      is_training: Whether the questions are trained on.
-
-    Raises:
-      ValueError: If there is such a value.
+    `id_name` is that of their ids; with `v2` they may have no answer; with
+    `is_training` they must have what is learned.
     """
-    place = where
-
-    def need(is_good: object, expected: str, received: object) -> None:
-        if not is_good:
-            raise ValueError(
-                f"Expected {expected}. Received: {reprlib.repr(received)} in "
-                f"{place}."
-            )
-
-    context, qas = paragraph["context"], paragraph["qas"]
-    need(isinstance(context, str), "a text as context", context)
-    need(isinstance(qas, list), "a list of questions as qas", qas)
-    for number, qa in enumerate(qas, start=1):
-        place = f"{where}, question {number}"
-        need(isinstance(qa, dict), "an object for each question", qa)
-        text, key = qa["question"], qa.get(id_name)
-        need(isinstance(text, str), "a text as question", text)
-        has_id = is_training or type(key) in (str, int)
-        need(has_id, f"an {id_name!r} for each question", key)
-        answers = qa.get("answers", [])
-        is_list = isinstance(answers, list) and len(texts_of(qa)) >= len(
-            answers
-        )
-        need(is_list, "a list of answers, each with its text", answers)
+    at = "detected_answers with text and char_spans"
+    if id_name == "id":
+        at = "an answer's text and answer_start"
+        at += " (only the task squad has questions without one)" * (not v2)
+    for number, qa in enumerate(paragraph["qas"], start=1):
+        key, answers = qa.get(id_name), qa.get("answers", [])
         is_impossible = qa.get("is_impossible", False)
-        is_bool = isinstance(is_impossible, bool)
-        need(is_bool, "is_impossible as true or false", is_impossible)
-        if not is_training or (v2 and is_impossible):
-            continue
-        # Where they are, the answer that is learned is one of these.
-        has_places = "detected_answers" in qa
-        answers = qa.get("detected_answers", answers)
-        need(
-            answers,
-            "an answer for each question "
-            + "that is not impossible" * v2
-            + "(only the task squad has questions without one)" * (not v2),
-            answers,
+        has_texts = isinstance(answers, list) and (
+            len(texts_of(qa)) == len(answers)
         )
-        need(
-            has_places or not isinstance(answers[0], str),
-            "detected_answers, which say where an answer is, beside answers "
-            "that are texts",
-            answers,
-        )
-        try:
-            types = tuple(map(type, learned_answer(qa)))
-        except (KeyError, IndexError, TypeError):
-            types = ()
-        at = "char_spans" if has_places else "answer_start"
-        is_there = types == (int, str)
-        need(is_there, f"an answer's text and {at}", answers[0])
+        types: tuple = (int, str)
+        if is_training and not (v2 and is_impossible):
+            try:
+                types = tuple(map(type, learned_answer(qa)))
+            except (KeyError, IndexError, TypeError):
+                types = ()
+        for is_good, expected, value in (
+            (isinstance(qa["question"], str), "a text as question",
+             qa["question"]),
+            (is_training or type(key) in (str, int),
+             f"an {id_name!r} for each question", key),
+            (has_texts, "a list of answers, each with its text", answers),
+            (isinstance(is_impossible, bool), "is_impossible as true or false",
+             is_impossible),
+            (types == (int, str), at, qa.get("detected_answers", answers)),
+        ):  # fmt: skip
+            if not is_good:
+                raise ValueError(
+                    f"Expected {expected}. Received: {reprlib.repr(value)} in "
+                    f"{where}, question {number}."
+                )
 
 
 def learned_answer(qa: Mapping) -> tuple[int, str]:
@@ -228,8 +174,7 @@ def learned_answer(qa: Mapping) -> tuple[int, str]:
 def texts_of(qa: dict) -> list[str]:
     """The answers of a question, as far as they have a text.
 
-    In MRQA's files they are texts by themselves. One of no characters stands
-    for none in some files, where there is none.
+    In MRQA's files they are texts by themselves.
     """
     answers = qa.get("answers", [])
     texts = (a.get("text") if isinstance(a, dict) else a for a in answers)

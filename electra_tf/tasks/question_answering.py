@@ -62,6 +62,7 @@ class QuestionAnsweringTask(Task):
     """
 
     may_be_empty = False
+    main_metric = "f1"
 
     def __init__(
         self,
@@ -81,11 +82,7 @@ class QuestionAnsweringTask(Task):
         self.is_mrqa = is_mrqa
         self.is_korean = is_korean
         # What was predicted last of each list of examples, and from what.
-        self._last: dict[int, tuple[tuple, Predictions]] = {}
-
-    @property
-    def main_metric(self):
-        return "f1"
+        self._last: dict[int, tuple[dict, Predictions]] = {}
 
     def splits(self):
         names = ("train", "dev", "test")
@@ -113,52 +110,32 @@ class QuestionAnsweringTask(Task):
         at the place given, as in the original.
         """
         path = self._path(split)
+        is_training = split == "train"
         id_name = "qid" if self.is_mrqa else "id"
         examples: list[passages.QuestionAnsweringExample] = []
-        questions: list[dict] = []
+        num_questions = 0
         for place, paragraph in passages.read(path, self.is_mrqa):
             where = f"{path!r}, {place}"
             try:
-                passages.check(
-                    paragraph, where, id_name, self.v2, split == "train"
-                )
-                questions += paragraph["qas"]
-                self._add_examples(examples, paragraph, split == "train")
-            except (KeyError, IndexError, TypeError) as error:
+                passages.check(paragraph, where, id_name, self.v2, is_training)
+                self._add_examples(examples, paragraph, is_training)
+                num_questions += len(paragraph["qas"])
+            except (AttributeError, LookupError, TypeError) as error:
                 raise ValueError(
                     f"Expected {'MRQA' if self.is_mrqa else 'SQuAD'}'s layout. "
-                    f"Received: {where}, without {error}."
+                    f"Received: {where}, with {error!r}."
                 ) from None
         if not examples:
             raise ValueError(
                 f"Expected questions. Received: none in {path!r} that can be "
                 "used."
             )
-        self._look_at_file(split, questions, len(examples))
-        return examples
-
-    def _look_at_file(self, split: str, qas: list[dict], num: int) -> None:
-        """Says what is odd in the questions of a file, `num` of them used."""
-        if len(qas) > num:
+        if num_lost := num_questions - len(examples):
             self.warn(
-                f"{split}: {len(qas) - num} of {len(qas)} questions are left "
+                f"{split}: {num_lost} of {num_questions} questions are left "
                 "out: their answer is not where the file says"
             )
-        texts = [(qa.get("is_impossible"), passages.texts_of(qa)) for qa in qas]
-        blank = [t for none, t in texts if not none and t and not t[0].strip()]
-        if blank and split == "train":
-            self.warn(
-                f"train: {len(blank)} questions have an answer of no "
-                "characters; something of the passage is learned as such, as "
-                "in the original"
-            )
-        odd = [t for none, t in texts if none and "".join(t).strip()]
-        if odd and self.v2:
-            self.warn(
-                f"{split}: {len(odd)} questions have answers, and is_impossible"
-                " is true: that counts in training, the answers in scores, as "
-                "in the original"
-            )
+        return examples
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
         context = paragraph["context"]
@@ -172,25 +149,10 @@ class QuestionAnsweringTask(Task):
             return bisect.bisect_right(word_starts, offset) - 1
 
         for qa in paragraph["qas"]:
-            example = passages.QuestionAnsweringExample(
-                eid=len(examples),
-                qas_id=_id_of(qa, "id"),
-                qid=_id_of(qa, "qid"),
-                question_text=qa["question"],
-                doc_tokens=doc_tokens,
-                answers=tuple(
-                    text
-                    for text in passages.texts_of(qa)
-                    if text or not qa.get("is_impossible")
-                ),
-            )
+            known: dict = {}
             if is_training and self.v2 and qa["is_impossible"]:
-                example = example._replace(
-                    orig_answer_text="",
-                    start_position=-1,
-                    end_position=-1,
-                    is_impossible=True,
-                )
+                text, start, end = "", -1, -1
+                known["is_impossible"] = True
             elif is_training:
                 offset, text = passages.learned_answer(qa)
                 last = offset + len(text) - 1
@@ -200,12 +162,27 @@ class QuestionAnsweringTask(Task):
                 start, end = word_at(offset), word_at(last)
                 if not self.is_in(text, doc_tokens[start : end + 1]):
                     continue
-                example = example._replace(
-                    orig_answer_text=text,
-                    start_position=start,
-                    end_position=end,
+            if is_training:
+                known["orig_answer_text"] = text
+                known |= {"start_position": start, "end_position": end}
+            # One of no characters stands for none where there is none.
+            texts = (
+                text
+                for text in passages.texts_of(qa)
+                if text or not qa.get("is_impossible")
+            )
+            ids = {"qas_id": qa.get("id"), "qid": qa.get("qid")}
+            ids = {k: None if v is None else str(v) for k, v in ids.items()}
+            examples.append(
+                passages.QuestionAnsweringExample(
+                    eid=len(examples),
+                    question_text=qa["question"],
+                    doc_tokens=doc_tokens,
+                    answers=tuple(texts),
+                    **ids,
+                    **known,
                 )
-            examples.append(example)
+            )
 
     def is_in(self, answer: str, words: Sequence[str]) -> bool:
         """Whether an answer is in the words from its first to its last.
@@ -215,6 +192,8 @@ class QuestionAnsweringTask(Task):
         """
         return " ".join(answer.split()).lower() in " ".join(words).lower()
 
+    # --- Features -------------------------------------------------------------
+
     def windows(
         self,
         examples: Sequence[passages.QuestionAnsweringExample],
@@ -222,19 +201,11 @@ class QuestionAnsweringTask(Task):
         max_seq_length: int,
         is_training: bool = False,
     ) -> Iterator[passages.Window]:
-        """The windows of all questions, in order.
-
-        Args:
-          examples: Of `read_examples`.
-          tokenizer: Splits questions and passages.
-          max_seq_length: The longest window.
-          is_training: Whether to look for the answers.
-
-        Yields:
-          Windows.
+        """The windows of all questions, in order; takes what `features` takes.
 
         Raises:
-          ValueError: If a question leaves no room for the passage.
+          ValueError: If a question leaves no room for the passage, or gets too
+            many windows.
         """
         config = self.config
         questions = features_lib.tokenize_all(
@@ -254,13 +225,6 @@ class QuestionAnsweringTask(Task):
             question = question[: config.max_query_length]
             prefix = [cls, *question, sep]
             room = max_seq_length - len(prefix) - 1
-            if room < 1:
-                raise ValueError(
-                    "Expected max_seq_length to leave room for the passage "
-                    f"behind a question of {len(question)} tokens. Received: "
-                    f"max_seq_length={max_seq_length}, for "
-                    f"{_called(example)}."
-                )
             of_words = [ids_of[word] for word in example.doc_tokens]
             tokens = [token for of_word in of_words for token in of_word]
             token_to_orig = [
@@ -269,12 +233,18 @@ class QuestionAnsweringTask(Task):
             span = None
             if is_training and not example.is_impossible:
                 span = _answer_span(example, tokens, token_to_orig, answer)
-            parts = passages.parts(len(tokens), room, config.doc_stride)
-            if len(parts) > passages.MAX_WINDOWS:
+            parts = []
+            if room > 0:
+                parts = passages.parts(len(tokens), room, config.doc_stride)
+            if room < 1 or len(parts) > passages.MAX_WINDOWS:
                 raise ValueError(
-                    f"Expected at most {passages.MAX_WINDOWS} windows for a "
-                    f"passage. Received: {len(parts)} with doc_stride="
-                    f"{config.doc_stride}, for {_called(example)}."
+                    "Expected max_seq_length and doc_stride that read a "
+                    f"passage in at most {passages.MAX_WINDOWS} windows behind "
+                    f"its question of {len(question)} tokens. Received: "
+                    f"max_seq_length={max_seq_length} and doc_stride="
+                    f"{config.doc_stride}, for the question "
+                    f"{reprlib.repr(example.question_text)} (id "
+                    f"{example.qas_id or example.qid})."
                 )
             owners = passages.window_with_most_context(parts, len(tokens))
             for index, (start, end) in enumerate(parts):
@@ -300,7 +270,6 @@ class QuestionAnsweringTask(Task):
         `<task>_end_positions` and `<task>_is_impossible`, else
         `<task>_doc_span_index`, all <int32>[N].
         """
-        is_impossible = {e.eid: e.is_impossible for e in examples}
         windows = list(
             self.windows(examples, tokenizer, max_seq_length, is_training)
         )
@@ -309,17 +278,13 @@ class QuestionAnsweringTask(Task):
                 f"Expected passages of words for {self.name!r}. Received: "
                 f"{len(examples)} questions, all with an empty passage."
             )
-
         own = {"eid": [w.eid for w in windows]}
         if is_training:
-            own |= {
-                "start_positions": [w.start_position for w in windows],
-                "end_positions": [w.end_position for w in windows],
-                "is_impossible": [
-                    is_impossible[w.eid // passages.MAX_WINDOWS]
-                    for w in windows
-                ],
-            }
+            is_impossible = {e.eid: e.is_impossible for e in examples}
+            eids = (w.eid // passages.MAX_WINDOWS for w in windows)
+            own["start_positions"] = [w.start_position for w in windows]
+            own["end_positions"] = [w.end_position for w in windows]
+            own["is_impossible"] = [is_impossible[eid] for eid in eids]
         else:
             own["doc_span_index"] = [w.doc_span_index for w in windows]
         rows = {
@@ -343,17 +308,17 @@ class QuestionAnsweringTask(Task):
             self.name, config.hidden_size, self.config
         )
 
+    # --- Answers --------------------------------------------------------------
+
     def example_id(self, example: passages.QuestionAnsweringExample) -> str:
         """The id under which a question is scored."""
-        name, found = (
-            ("qid", example.qid) if self.is_mrqa else ("id", example.qas_id)
-        )
-        if found is None:
+        key = example.qid if self.is_mrqa else example.qas_id
+        if key is None:
             raise ValueError(
-                f"Expected an {name!r} for each question. Received: none for "
+                f"Expected an id for each question. Received: none for "
                 f"{example.question_text!r}."
             )
-        return found
+        return key
 
     def predict(
         self,
@@ -362,75 +327,61 @@ class QuestionAnsweringTask(Task):
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
     ) -> Predictions:
-        """The answers that the model's outputs mean.
+        """The answers that the model's outputs mean; takes what `scores` takes.
 
-        Args:
-          outputs: The head's outputs for all windows, in order.
-          examples: Those that `features` was called with.
-          tokenizer: See `examples`.
-          max_seq_length: See `examples`.
-
-        Returns:
-          Predictions; the text is "empty" where no window holds an answer that
-          is allowed, as in the original.
+        The text is "empty" where no window holds an answer that is allowed, as
+        in the original.
         """
-        known = (outputs, examples, tokenizer, max_seq_length)
         last = self._last.get(id(examples))
-        if last is None or any(
-            a is not b for a, b in zip(last[0], known, strict=True)
-        ):
-            last = self._last[id(examples)] = (known, self._predict(*known))
+        if last is None or last[0] is not outputs:
+            predictions = self._predict(
+                outputs, examples, tokenizer, max_seq_length
+            )
+            last = self._last[id(examples)] = (outputs, predictions)
         return last[1]
 
     def _predict(
         self, outputs, examples, tokenizer, max_seq_length
     ) -> Predictions:
         config = self.config
-        windows_of: dict[int, list[tuple[int, passages.Window]]] = (
-            collections.defaultdict(list)
-        )
-        for row, window in enumerate(
-            self.windows(examples, tokenizer, max_seq_length)
-        ):
+        windows_of: dict[int, list] = collections.defaultdict(list)
+        windows = self.windows(examples, tokenizer, max_seq_length)
+        for row, window in enumerate(windows):
             windows_of[window.eid // passages.MAX_WINDOWS].append((row, window))
+        # All sums in float32, as in the original.
+        of_null = outputs.get("answerable_logit")
+        if not config.answerable_classifier:
+            of_null = (
+                outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
+            )
         null_odds = {}
         token_texts, original_texts = [], []
         for example in examples:
             best = None
-            # All sums in float32, as in the original.
             null_score = np.float32(_NO_WINDOW_SCORE)
             for row, window in windows_of[example.eid]:
-                found = self._best_span(outputs, row, window)
-                if found and (best is None or found[0] > best[0]):
-                    best = (*found, window)
-                if config.answerable_classifier:
-                    of_window = outputs["answerable_logit"][row]
-                else:
-                    of_window = (
-                        outputs["start_logits"][row, 0]
-                        + outputs["end_logits"][row, 0]
-                    )
-                null_score = min(null_score, of_window)
-            if best is None:
-                token_texts.append(NO_SPAN)
-                original_texts.append(NO_SPAN)
-                start_score = end_score = np.float32(0.0)
-            else:
-                _, start, end, start_score, end_score, window = best
+                span = self._best_span(outputs, row, window)
+                if span and (best is None or span[0] > best[0]):
+                    best = (*span, window)
+                null_score = min(null_score, of_null[row])
+            token_text = original_text = NO_SPAN
+            scores: Sequence = (np.float32(0.0), np.float32(0.0))
+            if best is not None:
+                _, start, end, *scores, window = best
                 tokens = tokenizer.convert_ids_to_tokens(
                     window.input_ids[start : end + 1]
                 )
-                token_texts.append(answers_lib.join_word_pieces(tokens))
+                token_text = answers_lib.join_word_pieces(tokens)
                 first, last = (
                     window.token_to_orig[position - window.first_doc_token]
                     for position in (start, end)
                 )
-                original_texts.append(
-                    " ".join(example.doc_tokens[first : last + 1])
-                )
+                original_text = " ".join(example.doc_tokens[first : last + 1])
+            token_texts.append(token_text)
+            original_texts.append(original_text)
             if self.v2:
                 if not config.answerable_classifier:
-                    null_score = null_score - start_score - end_score
+                    null_score = null_score - scores[0] - scores[1]
                 null_odds[self.example_id(example)] = float(null_score)
         texts = answers_lib.original_spans(
             token_texts, original_texts, tokenizer
@@ -519,13 +470,10 @@ class QuestionAnsweringTask(Task):
         2.0, every window counts as one without an answer."""
         if not np.argmax(outputs["start_logits"], axis=-1).any():
             return True
-        return bool(
-            self.v2
-            and self.config.answerable_classifier
-            and (
-                outputs["answerable_logit"] > self.config.qa_na_threshold
-            ).all()
-        )
+        if not self.v2 or not self.config.answerable_classifier:
+            return False
+        most = self.config.qa_na_threshold
+        return bool((outputs["answerable_logit"] > most).all())
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
@@ -588,31 +536,23 @@ class QuestionAnsweringTask(Task):
                     f"{split}: {num} of {len(answerable)} questions lost their "
                     f"answer: no window of {length} tokens holds all of it"
                 )
+        if split == "train":
+            return
         ids = {e.qid if self.is_mrqa else e.qas_id for e in examples}
-        num_same = (len(examples) - len(ids)) * (split != "train")
         num_none = sum(not example.answers for example in examples)
         # A test set without any is one that nobody can score here.
-        if (
-            self.v2
-            or split == "train"
-            or (split.startswith("test") and num_none == len(examples))
-        ):
-            num_none = 0
-        for num, what in (
-            (
-                num_same,
-                "have the id of another one: of these, the last one's "
-                "prediction is scored and written for all",
-            ),
-            (
-                num_none,
-                "have no answer, which this task never predicts: they score 0",
-            ),
-            (sum(not e.doc_tokens for e in examples), "have an empty passage"),
-            (sum(not e.question_text.strip() for e in examples), "are empty"),
-        ):
-            if num:
-                self.warn(f"{split}: {num} of {len(examples)} questions {what}")
+        is_secret = split.startswith("test") and num_none == len(examples)
+        of_all = f"of {len(examples)} questions have"
+        if num_same := len(examples) - len(ids):
+            self.warn(
+                f"{split}: {num_same} {of_all} the id of another one: of these,"
+                " the last one's prediction is scored and written for all"
+            )
+        if num_none and not self.v2 and not is_secret:
+            self.warn(
+                f"{split}: {num_none} {of_all} no answer, which this task never"
+                " predicts: they score 0"
+            )
 
     def description(self):
         return {
@@ -628,17 +568,7 @@ def _answer_span(
     token_to_orig: Sequence[int],
     answer: Sequence[int],
 ) -> tuple[int, int]:
-    """First and last token of an example's answer in its whole passage.
-
-    Args:
-      example: To learn from.
-      tokens: Those of the passage.
-      token_to_orig: The word that each of them is of.
-      answer: The tokens of the answer.
-
-    Raises:
-      ValueError: If it says nothing of where its answer is.
-    """
+    """First and last token of an example's answer in its whole passage."""
     first, last = example.start_position, example.end_position
     if first is None or last is None:
         raise ValueError(
@@ -654,19 +584,6 @@ def _answer_span(
         bisect.bisect_right(token_to_orig, last) - 1,
         answer,
     )
-
-
-def _called(example: passages.QuestionAnsweringExample) -> str:
-    """Which question an error is about."""
-    return (
-        f"the question {reprlib.repr(example.question_text)} (id "
-        f"{example.qas_id or example.qid})"
-    )
-
-
-def _id_of(qa: dict, name: str) -> str | None:
-    found = qa.get(name)
-    return None if found is None else str(found)
 
 
 def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a classifier's answers show of each class, by scikit-learn.
+"""What a classifier's answers show of each class, as scikit-learn has it.
 
 A report is made of counts alone, so those of several models, such as the folds
 of a cross-validation, add up to the report of all their rows. It holds
@@ -33,11 +33,8 @@ def of_classes(
       true: <int>[N], indices of `labels`.
       predicted: Likewise.
     """
-    from sklearn import metrics
-
-    counts = metrics.confusion_matrix(
-        true, predicted, labels=np.arange(len(labels))
-    )
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (true, predicted), 1)
     return _of_confusion_matrix(labels, counts)
 
 
@@ -51,12 +48,9 @@ def of_decisions(
       true: <int>[N, C], 1 where a row has the label.
       predicted: Likewise.
     """
-    from sklearn import metrics
-
-    # A single column would count as rows of two classes.
-    both = (np.pad(values, [(0, 0), (0, 1)]) for values in (true, predicted))
-    counts = metrics.multilabel_confusion_matrix(*both)
-    return _of_confusion_matrices(labels, counts[:-1])
+    counts = np.zeros((len(labels), 2, 2), np.int64)
+    np.add.at(counts, (np.arange(len(labels)), true, predicted), 1)
+    return _of_confusion_matrices(labels, counts)
 
 
 def of_spans(
@@ -65,69 +59,55 @@ def of_spans(
 ) -> dict:
     """The report of spans by their kinds, those that occur.
 
+    What is no span anywhere is not counted.
+
     Args:
       true: Where each span is, and its kind; "support" counts them.
       predicted: Likewise.
     """
-    wanted, found = set(true), set(predicted)
-    kinds = sorted({kind for _, kind in wanted | found})
-    tables = np.zeros((len(kinds), 2, 2), np.int64)
-    for spans, cell in (
-        # What is no span anywhere is not counted.
-        (found - wanted, (0, 1)),
-        (wanted - found, (1, 0)),
-        (wanted & found, (1, 1)),
-    ):
-        for _, kind in spans:
-            tables[(kinds.index(kind), *cell)] += 1
-    return _of_confusion_matrices(kinds, tables)
+    wanted, answered = set(true), set(predicted)
+    kinds = sorted({kind for _, kind in wanted | answered})
+    counts = np.zeros((len(kinds), 2, 2), np.int64)
+    for span in wanted | answered:
+        cell = (int(span in wanted), int(span in answered))
+        counts[(kinds.index(span[1]), *cell)] += 1
+    return _of_confusion_matrices(kinds, counts)
 
 
 def pooled(reports: Sequence[dict]) -> dict:
     """The report of all rows of several reports of one task."""
-    if "confusion_matrix" in reports[0]:
-        matrices = [report["confusion_matrix"] for report in reports]
-        # Of words, "O" is there only where one was cut off.
-        labels = list(
-            dict.fromkeys(
-                itertools.chain(*(matrix["labels"] for matrix in matrices))
-            )
-        )
-        counts = np.zeros((len(labels), len(labels)), np.int64)
-        for matrix in matrices:
-            ids = [labels.index(label) for label in matrix["labels"]]
-            counts[np.ix_(ids, ids)] += np.array(matrix["counts"], np.int64)
-        return _of_confusion_matrix(labels, counts)
-    tables = [report["confusion_matrices"] for report in reports]
-    # Of spans, a report has only those kinds that it met.
-    of_label: dict[str, np.ndarray] = {}
+    is_one = "confusion_matrix" in reports[0]
+    name = "confusion_matrix" if is_one else "confusion_matrices"
+    tables = [report[name] for report in reports]
+    # Of spans, a report has only the kinds that it met; of words, "O" is there
+    # only where one was cut off.
+    every = itertools.chain(*(table["labels"] for table in tables))
+    labels = list(dict.fromkeys(every))
+    num = len(labels)
+    counts = np.zeros((num, num) if is_one else (num, 2, 2), np.int64)
     for table in tables:
-        for label, counts in zip(table["labels"], table["counts"], strict=True):
-            of_label[label] = of_label.get(label, 0) + np.array(counts)
-    counts = np.reshape(list(of_label.values()), (-1, 2, 2))
-    return _of_confusion_matrices(list(of_label), counts)
+        ids = [labels.index(label) for label in table["labels"]]
+        cells = np.ix_(ids, ids) if is_one else np.array(ids, int)
+        of_table = np.array(table["counts"], np.int64)
+        counts[cells] += of_table.reshape(counts[cells].shape)
+    if is_one:
+        return _of_confusion_matrix(labels, counts)
+    return _of_confusion_matrices(labels, counts)
 
 
 def _of_confusion_matrix(labels: Sequence[str], counts: np.ndarray) -> dict:
     """The report of <int>[C, C], a row for each true label."""
-    true, predicted = _expanded(counts)
-    occurring = counts.any(axis=0) | counts.any(axis=1)
-    return _report(labels, np.flatnonzero(occurring), true, predicted) | {
+    right, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    return _report(labels, right, true, predicted, true + predicted > 0) | {
         "confusion_matrix": {"labels": list(labels), "counts": counts.tolist()}
     }
 
 
 def _of_confusion_matrices(labels: Sequence[str], counts: np.ndarray) -> dict:
     """The report of <int>[C, 2, 2], a table for each label."""
-    counts = counts.astype(np.int64)
-    num_rows = counts.sum(axis=(1, 2)).max(initial=0)
-    # Columns are counted one by one: what stood beside what does not matter.
-    # One more, as a single one would count as rows of two classes.
-    true, predicted = np.zeros((2, num_rows, len(labels) + 1), np.int64)
-    for column, of_label in enumerate(counts):
-        num = of_label.sum()
-        true[:num, column], predicted[:num, column] = _expanded(of_label)
-    return _report(labels, np.arange(len(labels)), true, predicted) | {
+    right, true, predicted = counts[:, 1, 1], counts.sum(2), counts.sum(1)
+    counted = np.ones(len(labels), bool)
+    return _report(labels, right, true[:, 1], predicted[:, 1], counted) | {
         "confusion_matrices": {
             "labels": list(labels),
             "counts": counts.tolist(),
@@ -135,56 +115,27 @@ def _of_confusion_matrices(labels: Sequence[str], counts: np.ndarray) -> dict:
     }
 
 
-def _expanded(counts: np.ndarray) -> list[np.ndarray]:
-    """Counts <int>[C, C] -> true and predicted ids, each <int>[N]."""
-    return [
-        np.repeat(ids.ravel(), counts.ravel())
-        for ids in np.indices(counts.shape)
-    ]
-
-
 def _report(
     labels: Sequence[str],
-    counted: np.ndarray,
+    right: np.ndarray,
     true: np.ndarray,
     predicted: np.ndarray,
+    counted: np.ndarray,
 ) -> dict:
-    """What all reports have.
-
-    Args:
-      labels: C names.
-      counted: <int>[M], the labels that the means are over.
-      true: <int>[N] or <int>[N, C + 1].
-      predicted: Likewise.
-    """
-    # scikit-learn takes long to import, and few commands score anything.
-    from sklearn import metrics
-
-    classes: dict[str, dict] = {
-        label: {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
-        for label in labels
-    }
-    if not len(counted):
-        return {"classes": classes, "macro_f1": 0.0, "weighted_f1": 0.0}
-    found = metrics.classification_report(
-        true,
-        predicted,
-        labels=counted,
-        # Labels of users may be called "accuracy" or "macro avg".
-        target_names=[str(number) for number in counted],
-        output_dict=True,
-        zero_division=0.0,
-    )
-    for number in counted:
-        scores = found[str(number)]
-        classes[labels[number]] = {
-            "precision": 100.0 * float(scores["precision"]),
-            "recall": 100.0 * float(scores["recall"]),
-            "f1": 100.0 * float(scores["f1-score"]),
-            "support": int(scores["support"]),
-        }
+    """What all reports have, of <int>[C] counts; means are of `counted`."""
+    precision = 100.0 * right / np.maximum(predicted, 1)
+    recall = 100.0 * right / np.maximum(true, 1)
+    f1 = 200.0 * right / np.maximum(true + predicted, 1)
     return {
-        "classes": classes,
-        "macro_f1": 100.0 * float(found["macro avg"]["f1-score"]),
-        "weighted_f1": 100.0 * float(found["weighted avg"]["f1-score"]),
+        "classes": {
+            label: {
+                "precision": float(precision[i]),
+                "recall": float(recall[i]),
+                "f1": float(f1[i]),
+                "support": int(true[i]),
+            }
+            for i, label in enumerate(labels)
+        },
+        "macro_f1": float(f1[counted].sum() / max(1, counted.sum())),
+        "weighted_f1": float((f1 * true).sum() / max(1, true.sum())),
     }

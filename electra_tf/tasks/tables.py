@@ -10,10 +10,11 @@ import csv
 import json
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from electra_tf import errors
 from electra_tf.command_line.column_names import TEXT_PAIRS
+from electra_tf.tasks import conll
 from electra_tf.tasks.task import parse_json, read_lines
 
 TEXT_NAMES = ("text", "sentence", "tokens", "words")
@@ -23,39 +24,33 @@ _LONGEST_FIELD = 10_000_000
 
 
 class Table(typing.NamedTuple):
-    """A file's rows.
+    """A file's rows: the number of each, from 1, and its values by column.
 
-    Attributes:
-      path: The file.
-      columns: Their names; "1", "2", ... without a header.
-      rows: The number of each row, and its values.
+    Without a header columns are "1", "2", ...
     """
 
     path: str
-    columns: list[str]
-    rows: list[tuple[int, list]]
+    rows: list[tuple[int, dict]]
 
-    def find(self, name: str) -> int | None:
-        """Where a column is, whatever the case of its name, or None."""
-        if name in self.columns:
-            return self.columns.index(name)
-        names = [column.lower() for column in self.columns]
-        return names.index(name.lower()) if name.lower() in names else None
+    @property
+    def columns(self) -> list[str]:
+        """Their names, in the file's order."""
+        return list(self.rows[0][1])
 
-    def position(self, name: str, flag: str) -> int:
-        """Where a column is.
+    def find(self, name: str, flag: str = "") -> str:
+        """What the file calls a column, whatever the case; "" if it has none.
 
         Raises:
-          ValueError: If there is no such column; names the flag.
+          ValueError: If it has none, and there is a flag for another one.
         """
-        column = self.find(name)
-        if column is None:
+        same = [c for c in self.columns if c.lower() == name.lower()]
+        if flag and not same:
             raise ValueError(
                 f"Expected the column {name!r}, or another one by {flag}. "
                 f"Received: {self.described()}."
                 + errors.did_you_mean(repr(name), map(repr, self.columns))
             )
-        return column
+        return name if name in same else "".join(same[:1])
 
     def described(self) -> str:
         """The file and its columns, for a message."""
@@ -63,13 +58,19 @@ class Table(typing.NamedTuple):
         return f"{self.path!r} with the columns {names}"
 
 
-def read(path: str | os.PathLike, has_header: bool = True) -> Table:
+def read(
+    path: str | os.PathLike,
+    has_header: bool = True,
+    tags: Collection[str] | None = None,
+) -> Table:
     """Reads a table.
 
     Args:
-      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8; any file that
+      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8, or a .txt or
+        .conll, whose columns are `words` and `tags`; any file that
         `tf.io.gfile` reads.
       has_header: Whether the first row of a .tsv or .csv names the columns.
+      tags: See `conll.read`.
 
     Raises:
       ValueError: If the file cannot be read, has no rows, or rows of different
@@ -77,18 +78,31 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
+    rows: list[tuple[int, list]]
+    if ending in (".txt", ".conll"):
+        sentences = conll.read(path, tags=tags)
+        records = [(s.row, {"words": list(s.words)}) for s in sentences]
+        for (_, record), sentence in zip(records, sentences, strict=True):
+            if sentence.has_tags:
+                record["tags"] = list(sentence.tags)
+        return Table(path, records)
     if ending in (".jsonl", ".json"):
-        records = read_records(path)
-        columns = list(records[0][1])
-        for number, record in records:
-            if record.keys() != set(columns):
+        content = read_json(path)
+        if isinstance(content, dict):
+            raise ValueError(
+                "Expected a list of rows, or an object of columns of the same "
+                f"length. Received: {path!r}. Files in SQuAD's layout are read "
+                "by --task_names=squad --data_dir=<their folder>."
+            )
+        names = content[0][1].keys()
+        for number, record in content:
+            if record.keys() != names:
                 raise ValueError(
-                    f"Expected the names {', '.join(columns)}, as in the first "
+                    f"Expected the names {', '.join(names)}, as in the first "
                     f"row. Received: {', '.join(record)} in {path!r}, row "
                     f"{number}."
                 )
-        rows = [(n, [record[c] for c in columns]) for n, record in records]
-        return Table(path, columns, rows)
+        return Table(path, content)
     if ending == ".tsv":
         lines = enumerate(read_lines(path), start=1)
         rows = [(number, line.split("\t")) for number, line in lines]
@@ -100,29 +114,31 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
             f"word and its tag in each row .txt or .conll. Received: {path!r}."
         )
     rows = [row for row in rows if any(map(str.strip, row[1]))]
-    for number, values in rows:
-        if len(values) != len(rows[0][1]):
-            raise ValueError(
-                f"Expected {len(rows[0][1])} columns, as in row {rows[0][0]}. "
-                f"Received: {len(values)} in {path!r}, row {number}."
-                + " Quotes mean nothing in a .tsv: name it .csv if they do."
-                * (ending == ".tsv" and '"' in "".join(values))
-            )
     if not rows[has_header:]:
         raise ValueError(
             f"Expected rows{' below the header' * bool(rows)}. Received: none "
             f"in {path!r}."
         )
-    if not has_header:
-        return Table(path, [str(i + 1) for i, _ in enumerate(rows[0][1])], rows)
-    columns = [name.strip() for name in rows[0][1]]
+    width = len(rows[0][1])
+    for number, values in rows:
+        if len(values) != width:
+            raise ValueError(
+                f"Expected {width} columns, as in row {rows[0][0]}. "
+                f"Received: {len(values)} in {path!r}, row {number}."
+                + " Quotes mean nothing in a .tsv: name it .csv if they do."
+                * (ending == ".tsv" and '"' in "".join(values))
+            )
+    columns = [str(i + 1) for i in range(width)]
+    if has_header:
+        columns = [name.strip() for name in rows.pop(0)[1]]
     twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
     if twice:
         raise ValueError(
             f"Expected a header with different names. Received: {twice[0]!r} "
             f"twice in {path!r} (--has_header=False if it is a row)."
         )
-    return Table(path, columns, rows[1:])
+    by_name = [(n, dict(zip(columns, v, strict=True))) for n, v in rows]
+    return Table(path, by_name)
 
 
 def _read_csv(path: str) -> list[tuple[int, list[str]]]:
@@ -153,12 +169,13 @@ def _read_csv(path: str) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def read_records(path: str) -> list[tuple[int, dict]]:
-    """The rows of a .jsonl or .json, each with its number.
+def read_json(path: str) -> dict | list[tuple[int, dict]]:
+    """The rows of a .jsonl or .json, each with its number, or its object.
 
     Args:
-      path: An object in each line; or one list of objects; or one object whose
-        values are lists, the columns.
+      path: An object in each line, also of a .json, as Hugging Face's data sets
+        write it; or one list of objects; or one object whose values are lists,
+        the columns; or one of another kind, which is returned.
 
     Raises:
       ValueError: If the file is something else.
@@ -167,26 +184,21 @@ def read_records(path: str) -> list[tuple[int, dict]]:
         line for line in enumerate(read_lines(path), start=1) if line[1].strip()
     ]
     first = lines[0][1].strip()
-    # What Hugging Face's data sets write as .json has an object in each line.
     has_lines = len(lines) > 1 and first[0] == "{" and first[-1] == "}"
-    records: typing.Any
     if has_lines or path.lower().endswith(".jsonl"):
         records = [(n, parse_json(line, path, n)) for n, line in lines]
     else:
-        records = parse_json("\n".join(line for _, line in lines), path)
-        if isinstance(records, dict) and records:
-            columns = list(records.values())
+        content = parse_json("\n".join(line for _, line in lines), path)
+        if isinstance(content, dict):
+            columns = list(content.values())
             sizes = {isinstance(c, list) and len(c) for c in columns}
-            if len(sizes) == 1 and False not in sizes:
-                rows = zip(*columns, strict=True)
-                records = [dict(zip(records, r, strict=True)) for r in rows]
-        if not isinstance(records, list) or not records:
-            raise ValueError(
-                "Expected a list of rows, or an object of columns of the same "
-                f"length. Received: {path!r}. Files in SQuAD's layout are read "
-                "by --task_names=squad --data_dir=<their folder>."
-            )
-        records = list(enumerate(records, start=1))
+            if len(sizes) != 1 or False in sizes or "data" in content:
+                return content
+            rows = zip(*columns, strict=True)
+            content = [dict(zip(content, row, strict=True)) for row in rows]
+        if not isinstance(content, list) or not content:
+            raise ValueError(f"Expected a list of rows. Received: {path!r}.")
+        records = list(enumerate(content, start=1))
     for number, record in records:
         if not isinstance(record, dict) or not record:
             raise ValueError(
@@ -197,18 +209,14 @@ def read_records(path: str) -> list[tuple[int, dict]]:
 
 
 def choose_columns(
-    table: Table,
-    text_columns: Sequence[str] = (),
-    label_column: str = "",
-    has_header: bool = True,
+    table: Table, text_columns: Sequence[str] = (), label_column: str = ""
 ) -> tuple[list[str], str]:
     """Which columns hold the texts and the labels.
 
     Args:
-      table: The training file.
+      table: The training file; two columns without names are text and label.
       text_columns: Those of the texts, where they are named.
       label_column: That of the labels, where it is named.
-      has_header: False for columns without names: two are text and label.
 
     Returns:
       Names of one or two columns, and of another one.
@@ -216,30 +224,22 @@ def choose_columns(
     Raises:
       ValueError: If there are no such columns, or more than one choice.
     """
-    if table.columns == ["1", "2"] and not has_header:
+    columns = table.columns
+    if columns == ["1", "2"]:
         text_columns, label_column = text_columns or "1", label_column or "2"
-    texts = [
-        table.columns[table.position(name, "--text_columns")]
-        for name in text_columns
-    ]
+    texts = [table.find(name, "--text_columns") for name in text_columns]
     if label_column:
-        position = table.position(label_column, "--label_column")
-        label_column = table.columns[position]
-    others = {
-        column.lower(): column
-        for column in table.columns
-        if column not in (*texts, label_column)
-    }
+        label_column = table.find(label_column, "--label_column")
+    others = {c.lower(): c for c in columns if c not in (*texts, label_column)}
     if not texts:
         pairs = [pair for pair in TEXT_PAIRS if set(pair) <= others.keys()]
         paired = {name for pair in pairs for name in pair}
         single = [(n,) for n in others if n in TEXT_NAMES and n not in paired]
         choices = [[others[n] for n in names] for names in [*pairs, *single]]
-        usual = "'text', or a usual pair"
-        texts = _only(choices, table, "text_columns", usual)
+        texts = _only(choices, table, "text", "'text', or a usual pair")
     if not label_column:
         choices = [[others[n]] for n in others if n in LABEL_NAMES]
-        label_column = _only(choices, table, "label_column", "'label'")[0]
+        label_column = _only(choices, table, "label", "'label'")[0]
     if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
         raise ValueError(
             "Expected one or two text columns and another one of labels. "
@@ -250,18 +250,18 @@ def choose_columns(
 
 
 def _only(
-    choices: Sequence[list[str]], table: Table, flag: str, usual: str
+    choices: Sequence[list[str]], table: Table, what: str, usual: str
 ) -> list[str]:
     """The only choice of columns that there is."""
     if len(choices) == 1:
         return choices[0]
-    where = ", where it may be " * bool(choices)
-    where += " or ".join(repr(",".join(columns)) for columns in choices)
-    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
-        where = " (--has_header=False if these are a row)"
+    where = " (--has_header=False if these are a row)"
+    if choices:
+        names = (repr(",".join(columns)) for columns in choices)
+        where = f", where it may be {' or '.join(names)}"
     raise ValueError(
-        f"Expected {'one' if choices else 'a'} column {usual}: say which in "
-        f"--{flag}. Received: {table.described()}{where}."
+        f"Expected one column {usual}: say which in --{what}_column"
+        f"{'s' * (what == 'text')}. Received: {table.described()}{where}."
     )
 
 

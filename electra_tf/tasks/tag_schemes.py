@@ -9,10 +9,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from electra_tf.model import task_head
+from electra_tf.tasks.conll import OUTSIDE
 
-OUTSIDE = "O"
-# Outside of spans where tags are such as PER-B.
-_OUTSIDE_OF_KIND_FIRST = "-"
 # Kind of spans where tags are B, I and O alone, as seqeval calls it.
 NO_KIND = "_"
 
@@ -29,75 +27,59 @@ _FORMS = {
 
 
 def form_of(tags: Collection[str]) -> str:
-    """How tags are written, if they tag spans.
+    """How the tags of a file are written, if they tag spans.
 
-    Args:
-      tags: All that there are.
-
-    Returns:
-      "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words.
+    "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words. Most may be
+    of spans and some not, which whoever reads them refuses.
     """
-    for form, pattern in _FORMS.items():
-        of_spans = sorted(t for t in tags if not _is_outside(t, form))
-        matches = [pattern.fullmatch(tag) for tag in of_spans]
-        if not of_spans or not all(matches):
+    for form in _FORMS:
+        letters = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
+        others = {tag: x for tag, x in letters.items() if x != OUTSIDE}
+        of_spans = [tag for tag in others if others[tag]]
+        used = {others[tag] for tag in of_spans}
+        has_outside = len(others) < len(letters)
+        if not used or not any(
+            used <= {*s} for s in task_head.SCHEMES.values()
+        ):
             continue
-        letters = {match["letter"].upper() for match in matches if match}
-        has_outside = len(of_spans) < len(set(tags))
-        if not any(letters <= {*s} for s in task_head.SCHEMES.values()):
+        has_strays = len(of_spans) < len(others)
+        if has_strays and ("B" not in used or 2 * len(of_spans) <= len(others)):
             continue
-        if form == "B" and not ("B" in letters and has_outside):
+        if form == "B" and (has_strays or "B" not in used or not has_outside):
             continue
-        if letters & set("BI") or has_outside:
+        if used & set("BI") or has_outside:
             place = {"B-PER": 1, "PER-B": -2}.get(form)
-            return form.replace("-", of_spans[0][place] if place else "-")
+            return form.replace("-", of_spans[0][place] if place else "")
     return ""
 
 
-def _is_outside(tag: str, form: str) -> bool:
-    return tag.upper() == OUTSIDE or (
-        form.startswith("PER") and tag == _OUTSIDE_OF_KIND_FIRST
-    )
-
-
 def _parts(tag: str, form: str) -> tuple[str, str]:
-    """Letter and kind of a tag of a span; nothing of another one."""
-    match = _FORMS[form.replace("_", "-")].fullmatch(tag)
-    if match is None or _is_outside(tag, form):
+    """Letter and kind of a tag, O outside of spans; nothing of another tag."""
+    form = form.replace("_", "-")
+    # Outside of spans where tags are such as PER-B.
+    if tag.upper() == OUTSIDE or (form == "PER-B" and tag == "-"):
+        return OUTSIDE, ""
+    match = _FORMS[form].fullmatch(tag)
+    if match is None:
         return "", ""
     return match["letter"].upper(), match["kind"] or NO_KIND
 
 
 def as_bioes(tag: str, form: str) -> str:
-    """A tag in the letters of BIOES, before the kind; others as they are.
-
-    Args:
-      tag: Such as "L-PER".
-      form: See `form_of`; "" for tags of words.
-
-    Returns:
-      Such as "E-PER".
-    """
-    if not form:
-        return tag
-    letter, kind = _parts(tag, form)
-    if letter:
-        return f"{_LETTERS[letter]}-{kind}"
-    return OUTSIDE if _is_outside(tag, form) else tag
+    """A tag such as L-PER in the letters of BIOES, E-PER; others as is."""
+    letter, kind = _parts(tag, form) if form else ("", "")
+    if letter == OUTSIDE:
+        return OUTSIDE
+    return f"{_LETTERS[letter]}-{kind}" if letter else tag
 
 
 def scheme_of(
     sentences: Iterable[Sequence[str]], form: str
 ) -> tuple[str, bool]:
-    """In which scheme sentences are tagged.
+    """In which of `task_head.SCHEMES` sentences are tagged.
 
-    Args:
-      sentences: The tags of each.
-      form: See `form_of`.
-
-    Returns:
-      One of `task_head.SCHEMES`, and whether some spans are in another one:
-      they begin with B- and with I-, or end without a last letter.
+    And whether some spans are in another one: they begin with B- and with I-,
+    or end without a last letter.
     """
     letters: set[str] = set()
     firsts: set[str] = set()  # Where no span of the kind is before.
@@ -106,14 +88,14 @@ def scheme_of(
         before = ("", "")
         for tag in [*tags, OUTSIDE]:
             letter, kind = _parts(tag, form)
-            goes_on = bool(letter) and kind == before[1]
-            firsts |= {letter} if letter and not goes_on else set()
+            goes_on = bool(kind) and kind == before[1]
+            firsts |= {letter} if kind and not goes_on else set()
             is_mixed |= before[0] in ("B", "I", "M") and not (
                 goes_on and letter in "IMEL"
             )
             letters.add(letter)
             before = (letter, kind)
-    letters.discard("")
+    letters -= {"", OUTSIDE}
     if letters <= set("BI"):
         return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
     schemes = task_head.SCHEMES.items()
@@ -123,35 +105,10 @@ def scheme_of(
 def in_scheme(
     tags: Sequence[str], scheme: str, form: str = "B-PER"
 ) -> list[str]:
-    """The tags of a sentence in a scheme.
-
-    Args:
-      tags: In BIOES; others stay as they are.
-      scheme: One of `task_head.SCHEMES`.
-      form: See `form_of`.
-    """
+    """The tags of a sentence, from BIOES, in one of `task_head.SCHEMES`."""
     answers = [task_head.in_scheme(tag, scheme, form) for tag in tags]
     if scheme == "IOB1":  # B- is for a span right behind one of its kind.
         for i, tag in enumerate(tags):
             if i and tag[:2] in ("B-", "S-") and tags[i - 1][1:] == tag[1:]:
                 answers[i] = task_head.in_scheme(f"B{tag[1:]}", "BIO", form)
     return answers
-
-
-def stray_tag(tags: Collection[str]) -> str:
-    """The tag that keeps the others from being tags of spans.
-
-    Args:
-      tags: All that there are, those of no spans.
-
-    Returns:
-      The first in their order; "" if at most half of the others are such as
-      B-PER, so that all are tags of words.
-    """
-    others = sorted({tag for tag in tags if tag.upper() != OUTSIDE})
-    for form in ("B-PER", "PER-B"):
-        good = [tag for tag in others if _parts(tag, form)[0]]
-        begins = any(as_bioes(tag, form)[0] == "B" for tag in good)
-        if len(good) > len(others) / 2 and begins:
-            return next((t for t in others if t not in good), others[0])
-    return ""

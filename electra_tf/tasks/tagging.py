@@ -6,7 +6,6 @@ Shapes: N sentences, L length.
 import functools
 import itertools
 import os
-import pathlib
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,11 +21,10 @@ from electra_tf.tasks import (
     text_tasks,
 )
 from electra_tf.tasks import features as features_lib
-from electra_tf.tasks.conll import Sentence
-from electra_tf.tasks.task import Task, read_lines
+from electra_tf.tasks.conll import OUTSIDE, Sentence
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization, vocabulary
 
-OUTSIDE = tag_schemes.OUTSIDE
 SPLITS = ("train", "dev", "test")
 # Where a word has no label, as in Hugging Face's data sets.
 NO_LABEL = "-100"
@@ -59,51 +57,6 @@ class TaggingExample(typing.NamedTuple):
     has_labels: bool = True
 
 
-def read_sentences(
-    path: str | os.PathLike, tag_column: int = -1
-) -> list[Sentence]:
-    """Reads CoNLL's layout as the original does; `conll.read` does more.
-
-    Args:
-      path: A file with a word and its tags in each row, separated by white
-        space, and a blank row after each sentence: what is behind the last
-        blank row is dropped.
-      tag_column: Where the tag is; negative ones count from the end.
-
-    Returns:
-      The sentences.
-
-    Raises:
-      ValueError: If the file cannot be read or a row has no tag.
-    """
-    sentences: list[Sentence] = []
-    rows: list[tuple[int, str, str]] = []
-    least = max(2, tag_column + 1, -tag_column)
-    for row, line in enumerate(read_lines(path), start=1):
-        columns = line.split()
-        if not columns:
-            if rows:
-                numbers, words, tags = zip(*rows, strict=True)
-                sentences.append(Sentence(words, tags, numbers[0]))
-                rows.clear()
-        elif columns[0] != "-DOCSTART-":
-            if len(columns) < least:
-                expected = (
-                    "a word and a tag" if least == 2 else f"{least} columns"
-                )
-                raise ValueError(
-                    f"Expected {expected}, separated by white space. "
-                    f"Received: {line!r} in {os.fspath(path)!r}, row {row}."
-                )
-            rows.append((row, columns[0], columns[tag_column]))
-    if not sentences:
-        raise ValueError(
-            "Expected sentences with a blank row after each. Received: none "
-            f"in {os.fspath(path)!r}."
-        )
-    return sentences
-
-
 def spans_of_tags(tags: Sequence[str]) -> list[Span]:
     """The spans that BIO or BIOES tags mean.
 
@@ -119,8 +72,7 @@ def spans_of_tags(tags: Sequence[str]) -> list[Span]:
     spans = []
     start = None
     for i, tag in enumerate([*tags, OUTSIDE]):
-        is_first = tag[0] in "BS"
-        if start is not None and (is_first or tag == OUTSIDE):
+        if start is not None and (tag[0] in "BS" or tag == OUTSIDE):
             spans.append(Span(start, i - 1, tags[i - 1].partition("-")[2]))
             start = None
         if start is None and tag != OUTSIDE:
@@ -143,8 +95,8 @@ def strict_spans_of_tags(tags: Sequence[str]) -> list[Span]:
     # Imports scikit-learn, which takes long.
     from seqeval.metrics.sequence_labeling import get_entities
 
-    found = get_entities(list(tags))
-    return [Span(start, end, kind) for kind, start, end in found]
+    entities = get_entities(list(tags))
+    return [Span(start, end, kind) for kind, start, end in entities]
 
 
 def is_span_tag(tag: str) -> bool:
@@ -178,7 +130,7 @@ class TaggingTask(Task):
         does none of these.
       labels: The labels, where the files are not at hand; by default those of
         all splits, sorted.
-      tag_column: See `read_sentences`.
+      tag_column: See `conll.read`.
 
     Attributes:
       segment: Of all tokens, unlike a text's; the original's, unless a head
@@ -212,29 +164,17 @@ class TaggingTask(Task):
         if labels is not None:
             self.labels = list(labels)
 
-    @classmethod
-    def in_folder(
-        cls, name: str, data_dir: str | os.PathLike, **kwargs
-    ) -> "TaggingTask":
-        """The task of a folder with train.txt, dev.txt and test.txt.
-
-        CoNLL-2003 calls its dev file valid.txt.
-        """
-        files: dict[str, str] = {}
-        for stem in ("train", "dev", "valid", "test"):
-            path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
-            if stem == "train" or tf.io.gfile.exists(path):
-                files.setdefault("dev" if stem == "valid" else stem, path)
-        return cls(name, files, **kwargs)
+    # --- Files ----------------------------------------------------------------
 
     def splits(self):
-        return [
-            split
-            for split in SPLITS
-            if split in self.files and tf.io.gfile.exists(self.files[split])
-        ]
+        if self.source:
+            return self.source.splits()
+        paths = {split: self.files.get(split) for split in SPLITS}
+        return [s for s, p in paths.items() if p and tf.io.gfile.exists(p)]
 
     def has_labels(self, split):
+        if self.source:
+            return self.source.has_labels(split)
         return split in self.files
 
     @functools.cached_property
@@ -253,8 +193,14 @@ class TaggingTask(Task):
     @functools.cached_property
     def labels(self) -> list[str]:
         """The labels; a label's id is its index."""
-        examples = (e for split in self.files for e in self._examples(split))
-        return sorted({label for e in examples for label in e.labels})
+        return sorted(
+            {
+                label
+                for split, path in self.files.items()
+                for sentence in self.sentences(split)
+                for label in self.labels_of_tags(sentence, path)
+            }
+        )
 
     def read_examples(self, split):
         if split not in self.files:
@@ -262,52 +208,57 @@ class TaggingTask(Task):
                 f"Expected one of the splits {', '.join(sorted(self.files))}. "
                 f"Received: {split!r}."
             )
-        examples = self._examples(split)
-        known = {*self.labels, NO_LABEL}
-        for sentence, example in zip(
-            self.sentences(split), examples, strict=True
-        ):
-            if unknown := [x for x in example.labels if x not in known]:
+        path = self.files[split]
+        examples = []
+        for sentence in self.sentences(split):
+            labels = self.labels_of_tags(sentence, path)
+            if unknown := set(labels) - {*self.labels, NO_LABEL}:
                 raise ValueError(
                     f"Expected one of the labels "
                     f"{text_tasks.listing(self.labels)}. Received: "
-                    f"{unknown[0]!r} in {self.files[split]!r}, in the sentence "
-                    f"that begins in row {sentence.row}."
+                    f"{min(unknown)!r} in {path!r}, in the sentence that "
+                    f"begins in row {sentence.row}."
                 )
-        return examples
-
-    def _examples(self, split: str) -> list[TaggingExample]:
-        path = self.files[split]
-        return [
-            TaggingExample(
-                eid, s.words, self.labels_of_tags(s, path), s.has_tags
+            examples.append(
+                TaggingExample(
+                    len(examples), sentence.words, labels, sentence.has_tags
+                )
             )
-            for eid, s in enumerate(self.sentences(split))
-        ]
+        return examples
 
     def texts_of(self, example):
         return example.words
 
     def sentences(self, split: str) -> list[Sentence]:
         """The sentences of a split, as in its file."""
+        if self.source:
+            return self.source.sentences(split, self.labels[-1])
         if self.as_original:
-            return read_sentences(self.files[split], self.tag_column)
-        return conll.read(self.files[split], self.tag_column).sentences
+            return conll.read_as_original(self.files[split], self.tag_column)
+        return conll.read(self.files[split], self.tag_column)
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""
-        tags = sentence.tags
         if self.is_token_level:
-            return tags
-        for tag in tags:
-            if not is_span_tag(tag):
-                raise ValueError(
-                    "Expected tags such as B-NP, I-NP or O for spans. "
-                    f"Received: {tag!r} in {path!r}, in the sentence that "
-                    f"begins in row {sentence.row}."
-                )
+            return sentence.tags
+        # A word without a label ends the span before it.
+        tags = [OUTSIDE if t == NO_LABEL else t for t in sentence.tags]
+        if not self.as_original:
+            tags = [tag_schemes.as_bioes(tag, self.form) for tag in tags]
+        if strange := [tag for tag in tags if not is_span_tag(tag)]:
+            raise ValueError(
+                "Expected tags such as B-NP, I-NP or O for spans. Received: "
+                f"{strange[0]!r} in {path!r}, in the sentence that begins in "
+                f"row {sentence.row}."
+            )
         to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
-        return tuple(bioes_tags(to_spans(tags), len(tags)))
+        labels = bioes_tags(to_spans(tags), len(tags))
+        return tuple(
+            NO_LABEL if tag == NO_LABEL else label
+            for tag, label in zip(sentence.tags, labels, strict=True)
+        )
+
+    # --- Features -------------------------------------------------------------
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         """See `Task.features`; adds `<task>_labels` <int32>[N, L],
@@ -318,46 +269,34 @@ class TaggingTask(Task):
         tokens = iter(self.word_tokens(words, tokenizer))
         rows, labels, positions = [], [], []
         for example in examples:
-            words_tokens = [next(tokens) for _ in example.words]
-            row, first_tokens = self.pack(
-                words_tokens, tokenizer, max_seq_length
-            )
-            of_words = list(example.labels)
+            of_words = [next(tokens) for _ in example.words]
+            row, places = self.pack(of_words, tokenizer, max_seq_length)
+            tags: Iterable[str] = example.labels
             if not self.as_original:
-                pairs = zip(of_words, words_tokens, strict=True)
-                seen = zip(
-                    [label for label, tokens_ in pairs if tokens_],
-                    first_tokens,
-                    strict=False,
-                )
-                labelled = [pair for pair in seen if pair[0] != NO_LABEL]
-                of_words = [label for label, _ in labelled]
-                first_tokens = [position for _, position in labelled]
-            ids = [ids_of_label[label] for label in of_words]
+                has_tokens = itertools.compress(tags, of_words)
+                pairs = zip(has_tokens, places, strict=False)
+                pairs = [pair for pair in pairs if pair[0] != NO_LABEL]
+                tags, places = zip(*pairs, strict=True) if pairs else ((), ())
             # One word's tokens may exceed the row: the original stops there.
             if len(row) > max_seq_length:
                 row = [*row[: max_seq_length - 1], tokenizer.sep_token_id]
-                first_tokens = [
-                    p for p in first_tokens if p < max_seq_length - 1
-                ]
+                places = [p for p in places if p < max_seq_length - 1]
             rows.append(row)
-            labels.append(ids[:max_seq_length])
-            positions.append(first_tokens)
+            labels.append([ids_of_label[tag] for tag in tags][:max_seq_length])
+            positions.append(places)
 
         def pad(values, dtype=np.int32):
             return features_lib.pad_rows(values, max_seq_length, dtype)
 
         ones = pad([[1] * len(row) for row in rows])
-        eids = [example.eid for example in examples]
+        mask = pad([[1] * len(places) for places in positions], np.float32)
         return {
             "input_ids": pad(rows),
             "input_mask": ones,
             "segment_ids": ones * self.segment,
-            f"{self.name}_eid": np.array(eids, np.int32),
+            f"{self.name}_eid": np.array([e.eid for e in examples], np.int32),
             f"{self.name}_labels": pad(labels),
-            f"{self.name}_labels_mask": pad(
-                [[1] * len(of_row) for of_row in positions], np.float32
-            ),
+            f"{self.name}_labels_mask": mask,
             f"{self.name}_labeled_positions": pad(positions),
         }
 
@@ -375,13 +314,10 @@ class TaggingTask(Task):
         unique = list(dict.fromkeys(words))
         text = tf.constant(unique, tf.string)
         ids = tokenizer.tokenize_uncased(text).to_list()
-        cleaned = [
-            word.decode("utf-8")
-            for word in tokenization.remove_control_characters(text).numpy()
-        ]
+        cleaned = tokenization.remove_control_characters(text).numpy()
         special = {
-            vocabulary.CLS_TOKEN: [tokenizer.cls_token_id],
-            vocabulary.SEP_TOKEN: [tokenizer.sep_token_id],
+            vocabulary.CLS_TOKEN.encode(): [tokenizer.cls_token_id],
+            vocabulary.SEP_TOKEN.encode(): [tokenizer.sep_token_id],
         }
         ids_of = {
             word: special.get(clean, of_word)
@@ -394,17 +330,12 @@ class TaggingTask(Task):
         words_tokens: Sequence[Sequence[int]],
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
-    ) -> tuple[list[int], list[int]]:
-        """Packs a sentence as `[CLS] words [SEP]`.
+    ) -> tuple[list[int], Sequence[int]]:
+        """Packs the tokens of words as `[CLS] words [SEP]`.
 
-        Args:
-          words_tokens: Token ids of each word.
-          tokenizer: Knows the special tokens.
-          max_seq_length: Where to cut. With `as_original` the row may be longer
-            than this after one long word; the original fails there.
-
-        Returns:
-          Token ids, and the positions of the words' first tokens.
+        Returns token ids, and the positions of the words' first tokens. With
+        `as_original` the row may be longer than `max_seq_length` after one long
+        word; the original fails there.
         """
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
         num_words = len(words_tokens) + 2  # With [CLS] and [SEP].
@@ -413,13 +344,12 @@ class TaggingTask(Task):
             row = []
         positions: list[int] = []
         for tokens in words_tokens:
+            num_next = num_words if self.as_original else len(tokens)
+            if len(row) + num_next + 1 > max_seq_length:
+                break
             if self.as_original:
-                if num_words + len(row) + 1 > max_seq_length:
-                    break
                 is_labeled = not any(token in special for token in tokens)
             else:
-                if len(row) + len(tokens) + 1 > max_seq_length:
-                    break
                 is_labeled = bool(tokens)
             if is_labeled:
                 positions.append(len(row))
@@ -432,6 +362,8 @@ class TaggingTask(Task):
             self.name, config.hidden_size, len(self.labels)
         )
 
+    # --- Scores ---------------------------------------------------------------
+
     def predicted_tags(
         self,
         outputs: dict[str, np.ndarray],
@@ -441,32 +373,33 @@ class TaggingTask(Task):
         """A tag for each word: None behind the cut and for `NO_LABEL`, and,
         without `as_original`, O for words that have no tokens.
 
-        Args:
-          outputs: Of the head.
-          examples: As many as rows of outputs.
-          tokenizer: Knows which words have tokens; None if all have.
+        Without a tokenizer all are taken to have some.
         """
         has_tokens: Iterator[bool] = itertools.repeat(True)
         if tokenizer is not None and not self.as_original:
             words = [word for example in examples for word in example.words]
             has_tokens = map(bool, self.word_tokens(words, tokenizer))
-        tags = []
-        for example, ids, num in zip(
-            examples, outputs["predictions"], _num_words(outputs), strict=True
+        rows = []
+        for example, seen in zip(
+            examples, self._seen(outputs, "predictions"), strict=True
         ):
-            found = iter([self.labels[i] for i in ids[:num]])
-            seen = [next(has_tokens) for _ in example.words]
-            tags.append(
-                [
-                    None
-                    if label == NO_LABEL
-                    else next(found, None)
-                    if is_seen
-                    else OUTSIDE
-                    for label, is_seen in zip(example.labels, seen, strict=True)
-                ]
-            )
-        return tags
+            tags = iter(seen)
+            row: list[str | None] = []
+            for label, is_seen in zip(example.labels, has_tokens, strict=False):
+                if label == NO_LABEL:
+                    row.append(None)
+                else:
+                    row.append(next(tags, None) if is_seen else OUTSIDE)
+            rows.append(row)
+        return rows
+
+    def _seen(self, outputs, name: str) -> list[list[str]]:
+        """The labels, or the predictions, of the words that the model saw."""
+        nums = _num_words(outputs)
+        return [
+            [self.labels[i] for i in ids[:num]]
+            for ids, num in zip(outputs[name], nums, strict=True)
+        ]
 
     def _true_and_predicted(self, outputs, examples, tokenizer):
         """The tags of all words; those that the model did not see are O.
@@ -474,25 +407,15 @@ class TaggingTask(Task):
         Without examples those that it saw.
         """
         if not examples:
-            return [
-                [
-                    [self.labels[i] for i in ids[:n]]
-                    for ids, n in zip(
-                        outputs[name], _num_words(outputs), strict=True
-                    )
-                ]
-                for name in ("labels", "predictions")
-            ]
+            return [self._seen(outputs, n) for n in ("labels", "predictions")]
+        true, predicted = [], []
         tags = self.predicted_tags(outputs, examples, tokenizer)
-        pairs = [
-            [
-                (label, tag or OUTSIDE)
-                for label, tag in zip(example.labels, of_row, strict=True)
-                if label != NO_LABEL
-            ]
-            for example, of_row in zip(examples, tags, strict=True)
-        ]
-        return [[[pair[i] for pair in row] for row in pairs] for i in (0, 1)]
+        for example, of_row in zip(examples, tags, strict=True):
+            counted = [label != NO_LABEL for label in example.labels]
+            true.append(list(itertools.compress(example.labels, counted)))
+            answers = itertools.compress(of_row, counted)
+            predicted.append([tag or OUTSIDE for tag in answers])
+        return [true, predicted]
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Accuracy of words, or precision, recall and F1 of spans.
@@ -502,44 +425,30 @@ class TaggingTask(Task):
         any tags for spans, see `spans_of_tags`; without it the scorer is
         seqeval, whose F1 over all words is otherwise there beside it.
         """
-        total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
         # The original's scorer adds each loss twice.
         times = 2 if self.as_original else 1
+        total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
         loss = times * total_loss / max(1, int(_num_words(outputs).sum()))
-        true, predicted = self._true_and_predicted(outputs, examples, tokenizer)
-        of_original = true, predicted
+        both = self._true_and_predicted(outputs, examples, tokenizer)
+        of_original = both
         if self.as_original:
             of_original = self._true_and_predicted(outputs, (), None)
         if self.is_token_level:
             flat = (list(itertools.chain(*tags)) for tags in of_original)
             return {"accuracy": metrics.accuracy(*flat), "loss": loss}
-        by_seqeval = metrics.span_scores(true, predicted)
-        if not self.as_original:
-            return by_seqeval | {"loss": loss}
-        true_spans, predicted_spans = (
-            {(row, s) for row, t in enumerate(tags) for s in spans_of_tags(t)}
-            for tags in of_original
-        )
-        found = metrics.precision_recall_f1(
-            len(true_spans & predicted_spans),
-            len(predicted_spans),
-            len(true_spans),
-        )
-        return found | {"seqeval_f1": by_seqeval["f1"], "loss": loss}
+        scores = _span_scores(both, strict_spans_of_tags)
+        if self.as_original:
+            by_seqeval = {"seqeval_f1": scores["f1"]}
+            scores = _span_scores(of_original, spans_of_tags) | by_seqeval
+        return scores | {"loss": loss}
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """That of words, or that of spans as seqeval finds them."""
         both = self._true_and_predicted(outputs, examples, tokenizer)
         if not self.is_token_level:
+            spans = (_spans(tags, strict_spans_of_tags) for tags in both)
             return reports.of_spans(
-                *(
-                    [
-                        ((row, span), span.kind)
-                        for row, of_row in enumerate(tags)
-                        for span in strict_spans_of_tags(of_row)
-                    ]
-                    for tags in both
-                )
+                *([(place, place[1].kind) for place in of] for of in spans)
             )
         true, predicted = (list(itertools.chain(*tags)) for tags in both)
         labels = list(dict.fromkeys([*self.labels, *predicted]))
@@ -556,17 +465,16 @@ class TaggingTask(Task):
             return f"{OUTSIDE} everywhere"
         if "train" not in self.files:
             return ""
-        return f"majority class {_commonest(self.read_examples('train'))!r}"
+        labels = _labels_of(self.read_examples("train"))
+        return f"majority class {metrics.commonest(labels)!r}"
 
     def baseline_scores(self, train_examples, examples, features=None):
         """The commonest tag for the words that the model sees, O elsewhere."""
         if not self.is_token_level:
             # Without a span nothing is found.
             nothing = metrics.precision_recall_f1(0, 0, 1)
-            if self.as_original:
-                nothing["seqeval_f1"] = 0.0
-            return nothing
-        always = _commonest(train_examples)
+            return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
+        always = metrics.commonest(_labels_of(train_examples))
         everywhere = _labels_of(examples)
         mask = (features or {}).get(f"{self.name}_labels_mask")
         if self.as_original or mask is None:
@@ -591,13 +499,11 @@ class TaggingTask(Task):
         no-break ones; words behind a cut have the prediction "-", which seqeval
         reads as O there. The score is that of the sentence's least sure word.
         """
-        header = ["label", "prediction", "least_score", "text"]
-        predicted = self.predicted_tags(outputs, examples, tokenizer)
 
         def rows():
             for example, tags, logits, num in zip(
                 examples,
-                predicted,
+                self.predicted_tags(outputs, examples, tokenizer),
                 outputs["logits"],
                 _num_words(outputs),
                 strict=True,
@@ -605,38 +511,27 @@ class TaggingTask(Task):
                 best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
                 least = float(tf.reduce_min(best)) if num else 0.0
                 labels = example.labels if example.has_labels else ()
-                tags = [tag or "-" for tag in tags]
                 yield [
                     _cell(self._answers(labels)),
-                    _cell(self._answers(tags)),
+                    _cell(self._answers([tag or "-" for tag in tags])),
                     f"{least:.6f}",
                     _cell(example.words),
                 ]
 
-        return header, rows()
-
-    def look_at(self, split, examples, features):
-        if (
-            split == "train"
-            and self.is_token_level
-            and all(map(is_span_tag, self.labels))
-        ):
-            self.warn(
-                f"the tags, such as {self.labels[0]}, look like those of spans:"
-                " is it the column of parts of speech?"
-            )
-        num_words = len(_labels_of(examples))
-        mask = features[f"{self.name}_labels_mask"]
-        num_lost = num_words - int(np.rint(mask.sum()))
-        if num_lost > 0:
-            self.warn(
-                f"{split}: {num_lost} of {num_words} words got no tag: they "
-                f"are behind {mask.shape[-1]} tokens, or have none"
-            )
+        return ["label", "prediction", "least_score", "text"], rows()
 
     def _answers(self, tags: Sequence[str]) -> list[str]:
         """Tags as the files have them."""
         return tag_schemes.in_scheme(tags, self.scheme, self.form or "B-PER")
+
+    def look_at(self, split, examples, features):
+        num_words = len(_labels_of(examples))
+        mask = features[f"{self.name}_labels_mask"]
+        if (num_lost := num_words - int(np.rint(mask.sum()))) > 0:
+            self.warn(
+                f"{split}: {num_lost} of {num_words} words got no tag: they "
+                f"are behind {mask.shape[-1]} tokens, or have none"
+            )
 
     def description(self):
         return {
@@ -659,8 +554,16 @@ def _num_words(outputs: dict[str, np.ndarray]) -> np.ndarray:
     return np.rint(outputs["labels_mask"].sum(-1)).astype(int)
 
 
-def _commonest(examples: Sequence[TaggingExample]) -> str:
-    return metrics.commonest(_labels_of(examples))
+def _spans(rows: Sequence[Sequence[str]], to_spans) -> set[tuple[int, Span]]:
+    """The spans of all sentences, each with the sentence's number."""
+    return {(row, s) for row, tags in enumerate(rows) for s in to_spans(tags)}
+
+
+def _span_scores(true_and_predicted, to_spans) -> dict[str, float]:
+    """Precision, recall and F1, as seqeval counts them with strict spans."""
+    true, predicted = (_spans(rows, to_spans) for rows in true_and_predicted)
+    num_right = len(true & predicted)
+    return metrics.precision_recall_f1(num_right, len(predicted), len(true))
 
 
 def _labels_of(examples: Sequence[TaggingExample]) -> list[str]:

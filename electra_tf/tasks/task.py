@@ -8,7 +8,7 @@ import codecs
 import json
 import os
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -34,87 +34,60 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     """
     path = os.fspath(path)
     content = files.read_bytes(path, "file of examples")
-    if content.startswith(_GZIP):
-        raise ValueError(
-            f"Expected text in UTF-8. Received: {path!r}, which is packed: "
-            "unpack it with gunzip."
-        )
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
+        if "\0" in text:  # UTF-16 without its mark, or no text.
+            start = content.index(b"\0")
+            raise UnicodeDecodeError("utf-8", content, start, start + 1, "NUL")
     except UnicodeDecodeError as error:
-        row = content[: error.start].count(b"\n") + 1
+        what = "packed: unpack it with gunzip."
+        if not content.startswith(_GZIP):
+            row = content[: error.start].count(b"\n") + 1
+            what = (
+                f"of another kind: row {row} has the byte 0x"
+                f"{content[error.start]:02x}. What the file is in, such as "
+                "LATIN1, CP949 or UTF-16LE, becomes UTF-8 by iconv -f CP949 "
+                "-t UTF-8."
+            )
         raise ValueError(
-            f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
-            f"byte 0x{content[error.start]:02x}. What the file is in, such as "
-            "LATIN1 or CP949, becomes UTF-8 by iconv -f CP949 -t UTF-8."
+            f"Expected text in UTF-8. Received: {path!r}, which is {what}"
         ) from None
-    if "\0" in text:
-        row = text[: text.index("\0")].count("\n") + 1
-        raise ValueError(
-            f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
-            "byte 0x00: is it UTF-16 without its mark, or no text?"
-        )
     text = text.replace("\r", "" if "\n" in text else "\n")
     if not text.strip():
         raise ValueError(
             f"Expected a file of examples. Received: {path!r}, which is empty."
         )
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n")
     # Of files that were put together each has its mark.
     return [line.removeprefix("\ufeff") for line in lines]
 
 
-def parse_json(
-    text: str,
-    path: str,
-    row: int | None = None,
-    make_object: Callable[[list[tuple]], dict] | None = None,
-) -> typing.Any:
+def parse_json(text: str, path: str, row: int | None = None) -> typing.Any:
     """What a file of examples, or a row of it, holds as JSON.
 
     Args:
       text: All of the file, or of the row.
       path: Of the file, for the error message.
       row: Number of the row; None for all of the file.
-      make_object: From names and values; None for one that refuses a name that
-        is there twice.
 
     Raises:
-      ValueError: If it is no JSON, or holds half a character.
+      ValueError: If it is no JSON, has a name twice, or half a character.
     """
+    expected = "JSON" if row is None else "a JSON object in each row"
     try:
-        make_object = make_object or files.each_once
-        found = json.loads(text, object_pairs_hook=make_object)
+        content = json.loads(text, object_pairs_hook=files.each_once)
+        if "\\ud" in text.lower():  # Half a character, unless it is paired.
+            json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        expected = "JSON" if row is None else "a JSON object in each row"
-        of_file = error.lineno if hasattr(error, "lineno") else 1
+        row = row or getattr(error, "lineno", 1)
+        what = getattr(error, "msg", error)
+        if isinstance(error, UnicodeEncodeError):
+            what = f"half a character, {error.object[error.start]!a}"
         raise ValueError(
-            f"Expected {expected}. Received: {path!r}, row {row or of_file}: "
-            f"{getattr(error, 'msg', error)}."
+            f"Expected {expected}. Received: {path!r}, row {row}: {what}."
         ) from None
-    if "\\ud" in text.lower():
-        try:
-            json.dumps(found, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            where = f"row {row}, " if row else ""
-            raise ValueError(
-                f"Expected characters. Received: {path!r}, {where}with "
-                f"half a character, {error.object[error.start]!a}."
-            ) from None
-    return found
-
-
-def read_tsv(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a file of tab-separated values, counted from 1.
-
-    Quotes mean nothing, as in GLUE's files. Blank rows are left out.
-    """
-    for row, line in enumerate(read_lines(path), start=1):
-        if line:
-            yield row, line.split("\t")
+    return content
 
 
 # A table of predictions, or of a submission: its header, and its rows.
@@ -140,6 +113,8 @@ class Task(abc.ABC):
     main_metric: str = "accuracy"
     # What was read and what it was taken for, a line for the log.
     origin: str = ""
+    # Files of one's own, see `own_files.OwnFiles`; None for other tasks.
+    source: typing.Any = None
     # Where the files of a task by name were looked for, in words.
     looked_in: str = ""
 
@@ -152,10 +127,12 @@ class Task(abc.ABC):
         "train" comes first, then what else has labels ("dev", ...), then what
         has none ("test", ...).
         """
-        return []
+        return self.source.splits() if self.source else []
 
     def has_labels(self, split: str) -> bool:
         """Whether the examples of a split can be scored."""
+        if self.source:
+            return self.source.has_labels(split)
         return not split.startswith("test")
 
     def read_examples(self, split: str) -> list:
@@ -251,23 +228,14 @@ class Task(abc.ABC):
     ) -> dict:
         """How good each class is, see `reports`; nothing without classes.
 
-        Args:
-          outputs: See `scores`, as are the others.
-          examples: As many as rows of outputs.
-          tokenizer: Of their texts.
-          max_seq_length: Of the features.
+        Takes what `scores` takes.
         """
         return {}
 
     def texts_of(self, example) -> Sequence[str] | None:
         """What a model reads of an example; copies have the same texts.
 
-        Args:
-          example: One of `read_examples`.
-
-        Returns:
-          The texts; None where the task does not say, and copies are not
-          looked for.
+        None where the task does not say: copies are not looked for.
         """
         del example
         return None
@@ -298,11 +266,7 @@ class Task(abc.ABC):
         return {}
 
     def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
-        """Whether the model says the same of every row.
-
-        Args:
-          outputs: See `scores`.
-        """
+        """Whether the model says the same of every row; see `scores`."""
         return False
 
     def prediction_table(
@@ -312,28 +276,14 @@ class Task(abc.ABC):
         tokenizer: tokenization.FullTokenizer | None = None,
         max_seq_length: int = 0,
     ) -> Table:
-        """One row for each example: label, prediction, scores, texts.
-
-        Args:
-          examples: See `scores`, as are the others.
-          outputs: Of those examples.
-          tokenizer: For question answering and tagging.
-          max_seq_length: For question answering.
-
-        Returns:
-          The header, and the rows.
-        """
+        """A header, and a row for each example: label, prediction, scores,
+        texts. Takes what `scores` takes."""
         raise NotImplementedError(f"{type(self).__name__} has no table.")
 
     def submission_rows(
         self, split: str, examples: Sequence, outputs: dict[str, np.ndarray]
     ) -> tuple[str, list[str], Iterator[list[str]]] | None:
-        """What the GLUE benchmark wants of a split without labels.
-
-        Args:
-          split: E.g. "test".
-          examples: All of that split.
-          outputs: See `scores`.
+        """What the GLUE benchmark wants of all examples of a split.
 
         Returns:
           The name of the file in the benchmark's archive, such as "MNLI-m.tsv",
@@ -350,27 +300,16 @@ class Task(abc.ABC):
     ) -> dict[str, dict]:
         """What SQuAD's official scripts read; nothing for other tasks.
 
-        Args:
-          examples: See `prediction_table`, as are the others.
-          outputs: Of those examples.
-          tokenizer: See `examples`.
-          max_seq_length: See `examples`.
-
-        Returns:
-          Name of a file, without its ending -> its content, for JSON.
+        Takes what `scores` takes. Name of a file, without its ending -> its
+        content, for JSON.
         """
         return {}
 
     def look_at(  # noqa: B027
         self, split: str, examples: Sequence, features: Features
     ) -> None:
-        """Says by `warn` what the user should know about rows.
-
-        Args:
-          split: Whose rows.
-          examples: Of `read_examples`.
-          features: What was made of them.
-        """
+        """Says by `warn` what the user should know about rows and what was
+        made of them."""
 
     def warn(self, line: str) -> None:
         """Says a line, such as "train: 23 of 1190 rows lost their answer"."""
@@ -392,4 +331,4 @@ class Task(abc.ABC):
           What `own_files.task_of_model` takes, fit for JSON; nothing for tasks
           whose files say all by themselves.
         """
-        return {}
+        return self.source.reading() if self.source else {}

@@ -4,6 +4,7 @@ Shapes: N rows, L length.
 """
 
 import abc
+import collections
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -21,6 +22,7 @@ from electra_tf.tasks.task import Task
 # A regression model is degenerate if its predictions spread less than this
 # share of the labels' spread: they follow the seed then, not the text.
 _CONSTANT_SHARE = 0.02
+_FLOAT32 = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
 
 class TextExample(typing.NamedTuple):
@@ -32,7 +34,7 @@ class TextExample(typing.NamedTuple):
       text_b: The second text of a pair, or None.
       label: As in the file.
       source: File and row, for error messages.
-      has_label: False where the label stands for an unknown one.
+      has_label: False where the label is not known.
       labels: Where a row may have several: all of them.
       glue_index: What GLUE's file calls a row without a label, such as "0";
         None for other rows.
@@ -56,6 +58,15 @@ class TextTask(Task):
     """
 
     windows: Windows | None = None
+    # Whether a row may have any number of labels.
+    may_be_many = False
+
+    def read_examples(self, split):
+        if self.source is None:
+            return super().read_examples(split)
+        examples = self.source.examples(split, self.may_be_many)
+        self.label_features(examples)  # A label unknown in training raises.
+        return examples
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         first = [example.text_a for example in examples]
@@ -64,11 +75,9 @@ class TextTask(Task):
                 first, tokenizer, self.windows.most_tokens
             )
         else:
+            second = [example.text_b for example in examples]
             features = features_lib.text_features(
-                first,
-                [example.text_b for example in examples],
-                tokenizer,
-                max_seq_length,
+                first, second, tokenizer, max_seq_length
             )
         eids = [example.eid for example in examples]
         features[f"{self.name}_eid"] = np.array(eids, np.int32)
@@ -79,47 +88,45 @@ class TextTask(Task):
 
     @abc.abstractmethod
     def label_features(self, examples: Sequence[TextExample]) -> Features:
-        """What the labels become."""
-
-    @abc.abstractmethod
-    def score_names(self) -> list[str]:
-        """The header of what `scores_of_rows` gives."""
+        """What the labels become; 0 of those that are not known."""
 
     @abc.abstractmethod
     def scores_of_rows(
         self, outputs: dict[str, np.ndarray]
-    ) -> Iterator[tuple[str, list[str]]]:
-        """The prediction of each row, as in a file, and its scores."""
+    ) -> Iterator[tuple[str, Sequence[float]]]:
+        """The prediction of each row, as in a file, and its scores, as many as
+        `score_names`."""
 
-    def baseline_prediction(self, train_examples: Sequence[TextExample]):
-        """What a head that reads no text would say of every row, or None."""
-        del train_examples
+    # The header of what `scores_of_rows` gives.
+    score_names: Sequence[str] = ()
+
+    @abc.abstractmethod
+    def baseline(self, train_examples: Sequence[TextExample]) -> tuple:
+        """What a head that reads no text says of every row: name and value."""
+
+    @property
+    def baseline_name(self):
+        if "train" not in self.splits():
+            return ""
+        return self.baseline(self.read_examples("train"))[0]
 
     def baseline_scores(self, train_examples, examples, features=None):
-        always = self.baseline_prediction(train_examples)
-        if always is None:
-            return {}
+        _, always = self.baseline(train_examples)
         ((name, values),) = self.label_features(examples).items()
-        scores = self.scores(
-            {
-                name.removeprefix(f"{self.name}_"): values,
-                "predictions": np.full_like(values, always),
-                "loss": np.zeros(0),
-            }
-        )
+        outputs = {
+            name.removeprefix(f"{self.name}_"): values,
+            "predictions": np.full_like(values, always),
+            "loss": np.zeros(0),
+        }
+        scores = self.scores(outputs)
         del scores["loss"]
         return scores
-
-    def _train_examples(self) -> list[TextExample]:
-        """The training set; nothing if it has no files."""
-        return self.read_examples("train") if "train" in self.splits() else []
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
     ):
         has_pairs = any(example.text_b is not None for example in examples)
-        columns = ["text_a", "text_b"] if has_pairs else ["text"]
-        header = ["label", "prediction", *self.score_names(), *columns]
+        texts = ["text_a", "text_b"] if has_pairs else ["text"]
 
         def rows():
             for example, (prediction, scores) in zip(
@@ -127,9 +134,10 @@ class TextTask(Task):
             ):
                 label = example.label if example.has_label else ""
                 texts = [example.text_a, example.text_b or ""][: 1 + has_pairs]
-                yield [label, prediction, *scores, *texts]
+                written = (f"{score:.6f}" for score in scores)
+                yield [label, prediction, *written, *texts]
 
-        return header, rows()
+        return ["label", "prediction", *self.score_names, *texts], rows()
 
 
 class _LabelsTask(TextTask):
@@ -147,23 +155,25 @@ class _LabelsTask(TextTask):
         self.labels = list(labels)
 
     def _id(self, label: str, example: TextExample, expected: str) -> int:
-        try:
+        if label in self.labels:
             return self.labels.index(label)
-        except ValueError:
-            path, row = example.source
-            raise ValueError(
-                f"Expected {expected} {listing(self.labels)}. "
-                f"Received: {label!r} in {path!r}, row {row}."
-            ) from None
+        path, row = example.source
+        raise ValueError(
+            f"Expected {expected} {listing(self.labels)}. Received: {label!r} "
+            f"in {path!r}, row {row}."
+        )
 
-    def _known_weights(self, weights: Mapping[str, float]) -> None:
-        """Refuses weights of labels that there are not."""
-        unknown = [label for label in weights if label not in self.labels]
+    def _given(self, class_weights: str | Mapping) -> Mapping | None:
+        """The weights that are given; None for 'balanced'."""
+        if isinstance(class_weights, str):
+            return None
+        unknown = [label for label in class_weights if label not in self.labels]
         if unknown:
             raise ValueError(
                 "FinetuningConfig.class_weights must be of the labels "
                 f"{listing(self.labels)}. Received: {listing(unknown)}"
             )
+        return class_weights
 
     def make_head(self, config):
         return self.head(
@@ -179,8 +189,9 @@ class _LabelsTask(TextTask):
     def description(self):
         return {"kind": self.kind, "labels": self.labels}
 
+    @property
     def score_names(self):
-        return list(self.labels)
+        return self.labels
 
 
 class ClassificationTask(_LabelsTask):
@@ -190,35 +201,32 @@ class ClassificationTask(_LabelsTask):
     head = heads.ClassificationHead
 
     def label_features(self, examples):
-        ids = [self._id(e.label, e, "one of the labels") for e in examples]
+        ids = [
+            self._id(e.label, e, "one of the labels") if e.has_label else 0
+            for e in examples
+        ]
         return {f"{self.name}_label_ids": np.array(ids, np.int32)}
 
     def loss_weights(self, examples, class_weights):
-        """By scikit-learn: 'balanced' gives all labels the same sum."""
+        """As in scikit-learn: 'balanced' gives all labels the same sum."""
         labels = [example.label for example in examples]
-        classes = sorted(set(labels))
-        if not isinstance(class_weights, str):
-            self._known_weights(class_weights)
-            class_weights = dict.fromkeys(classes, 1.0) | dict(class_weights)
-        weights = _class_weights(class_weights, classes, labels)
+        weights = dict.fromkeys(sorted(labels), 1.0)
+        given = self._given(class_weights)
+        weights |= _balanced(labels) if given is None else given
         of_rows = np.array([weights[label] for label in labels], np.float32)
         return of_rows, weights
 
-    @property
-    def baseline_name(self):
-        labels = [example.label for example in self._train_examples()]
-        return f"majority class {metrics.commonest(labels)!r}" if labels else ""
-
-    def baseline_prediction(self, train_examples):
-        labels = (example.label for example in train_examples)
-        return self.labels.index(metrics.commonest(labels))
+    def baseline(self, train_examples):
+        label = metrics.commonest(example.label for example in train_examples)
+        return f"majority class {label!r}", self.labels.index(label)
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         labels, predictions = outputs["label_ids"], outputs["predictions"]
+        report = self.report(outputs)
         return {
             "accuracy": metrics.accuracy(labels, predictions),
-            "macro_f1": metrics.f1(labels, predictions, "macro"),
-            "weighted_f1": metrics.f1(labels, predictions, "weighted"),
+            "macro_f1": report["macro_f1"],
+            "weighted_f1": report["weighted_f1"],
             "loss": metrics.mean(outputs["loss"]),
         }
 
@@ -230,7 +238,7 @@ class ClassificationTask(_LabelsTask):
     def scores_of_rows(self, outputs):
         scores = tf.nn.softmax(outputs["logits"]).numpy()
         for prediction, row in zip(outputs["predictions"], scores, strict=True):
-            yield self.labels[prediction], [f"{score:.6f}" for score in row]
+            yield self.labels[prediction], row
 
 
 class RegressionTask(TextTask):
@@ -261,24 +269,16 @@ class RegressionTask(TextTask):
         self.scale = max_value if scale is None else scale
 
     def label_features(self, examples):
-        targets = []
-        for example in examples:
-            value = number(example.label)
-            is_good = abs(value) <= float(np.finfo(np.float32).max)
-            if self.refuses_others:
-                is_good = self.min_value <= value <= self.max_value
-            if not is_good:
-                path, row = example.source
-                expected = (
-                    f"a number from {self.min_value} to {self.max_value}"
-                    if self.refuses_others
-                    else "a number"
-                )
-                raise ValueError(
-                    f"Expected {expected}. Received: {example.label!r} in "
-                    f"{path!r}, row {row}."
-                )
-            targets.append((value - self.min_value) / self.scale)
+        limits = _FLOAT32
+        if self.refuses_others:
+            limits = self.min_value, self.max_value
+        values = (
+            number_in(e.label, e.source, limits)
+            if e.has_label
+            else self.min_value
+            for e in examples
+        )
+        targets = [(value - self.min_value) / self.scale for value in values]
         return {f"{self.name}_targets": np.array(targets, np.float32)}
 
     def make_head(self, config):
@@ -304,14 +304,10 @@ class RegressionTask(TextTask):
             "loss": metrics.mean(outputs["loss"]),
         }
 
-    @property
-    def baseline_name(self):
-        labels = [number(e.label) for e in self._train_examples()]
-        return f"mean {metrics.mean(np.array(labels)):.3f}" if labels else ""
-
-    def baseline_prediction(self, train_examples):
+    def baseline(self, train_examples):
         (targets,) = self.label_features(train_examples).values()
-        return metrics.mean(targets)
+        mean = metrics.mean(targets)
+        return f"mean {self.in_units_of_labels(mean):.3f}", mean
 
     def is_degenerate(self, outputs):
         spread = float(np.std(outputs["predictions"]))
@@ -331,12 +327,9 @@ class RegressionTask(TextTask):
         values = np.asarray(predictions, np.float64)
         return values * self.scale + self.min_value
 
-    def score_names(self):
-        return []
-
     def scores_of_rows(self, outputs):
         for value in self.in_units_of_labels(outputs["predictions"]):
-            yield f"{value:.6f}", []
+            yield f"{value:.6f}", ()
 
 
 class MultiLabelTask(_LabelsTask):
@@ -344,6 +337,7 @@ class MultiLabelTask(_LabelsTask):
 
     kind = "multi_label_classification"
     head = heads.MultiLabelHead
+    may_be_many = True
     main_metric = "micro_f1"
 
     def label_features(self, examples):
@@ -357,20 +351,19 @@ class MultiLabelTask(_LabelsTask):
     def loss_weights(self, examples, class_weights):
         """Of each decision: 'balanced' gives the rows with a label, and those
         without it, the same sum; a given weight is that of rows with it."""
-        if not isinstance(class_weights, str):
-            self._known_weights(class_weights)
+        given = self._given(class_weights)
         (wanted,) = self.label_features(examples).values()
         of_rows = np.ones(wanted.shape, np.float32)
         weights: dict[str, float] = {}
-        for label, has_it, column in zip(
-            self.labels, wanted.T, of_rows.T, strict=True
-        ):
-            of_label = class_weights
-            if not isinstance(class_weights, str):
-                of_label = {0: 1.0, 1: class_weights.get(label, 1.0)}
-            found = _class_weights(of_label, np.unique(has_it), has_it)
-            column[:] = [found[has] for has in has_it]
-            weights[label] = found.get(1, 1.0)
+        for i, label in enumerate(self.labels):
+            has_it = wanted[:, i].tolist()
+            by_value = {
+                0: 1.0,
+                1: 1.0 if given is None else given.get(label, 1.0),
+            }
+            by_value |= _balanced(has_it) if given is None else {}
+            of_rows[:, i] = [by_value[value] for value in has_it]
+            weights[label] = by_value[1]
         return of_rows, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
@@ -381,8 +374,8 @@ class MultiLabelTask(_LabelsTask):
         labels, predictions = outputs["label_ids"], outputs["predictions"]
         exact = (labels == predictions).all(axis=-1)
         return {
-            "micro_f1": metrics.f1(labels, predictions, "micro"),
-            "macro_f1": metrics.f1(labels, predictions, "macro"),
+            "micro_f1": metrics.f1(labels, predictions),
+            "macro_f1": self.report(outputs)["macro_f1"],
             "exact_match": 100.0 * metrics.mean(exact),
             "loss": metrics.mean(outputs["loss"]),
         }
@@ -392,16 +385,13 @@ class MultiLabelTask(_LabelsTask):
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
-    @property
-    def baseline_name(self):
-        if "train" not in self.splits():
-            return ""
-        found = ", ".join(_commonest_set(self.read_examples("train")))
-        return f"commonest labels {found!r}" if found else "no label"
-
-    def baseline_prediction(self, train_examples):
-        commonest = _commonest_set(train_examples)
-        return [int(label in commonest) for label in self.labels]
+    def baseline(self, train_examples):
+        commonest = metrics.commonest(
+            tuple(sorted(e.labels)) for e in train_examples
+        )
+        names = ", ".join(commonest)
+        name = f"commonest labels {names!r}" if names else "no label"
+        return name, [int(label in commonest) for label in self.labels]
 
     def scores_of_rows(self, outputs):
         probabilities = scipy.special.expit(outputs["logits"])
@@ -409,20 +399,13 @@ class MultiLabelTask(_LabelsTask):
             outputs["predictions"], probabilities, strict=True
         ):
             found = [self.labels[i] for i in np.flatnonzero(predictions)]
-            yield (
-                task_head.LABEL_SEPARATOR.join(found),
-                [f"{value:.6f}" for value in row],
-            )
+            yield task_head.LABEL_SEPARATOR.join(found), row
 
 
-def _class_weights(class_weights, classes: Sequence, labels: Sequence) -> dict:
-    """Class -> its weight, see scikit-learn's `compute_class_weight`."""
-    from sklearn.utils import class_weight
-
-    found = class_weight.compute_class_weight(
-        class_weights, classes=np.asarray(classes), y=np.asarray(labels)
-    )
-    return dict(zip(classes, map(float, found), strict=True))
+def _balanced(labels: Sequence) -> dict:
+    """Label -> its weight, with which all labels have the same sum."""
+    counts = collections.Counter(labels)
+    return {x: len(labels) / (len(counts) * num) for x, num in counts.items()}
 
 
 def listing(labels: Sequence[str], most: int = 10) -> str:
@@ -443,13 +426,21 @@ def number(text: str) -> float:
         return float("nan")
 
 
+def number_in(label: str, source: tuple[str, int], limits=_FLOAT32) -> float:
+    """The number that the label of a row of a file is; refuses others."""
+    value = number(label)
+    if not limits[0] <= value <= limits[1]:
+        where = "" if limits == _FLOAT32 else " from {} to {}".format(*limits)
+        raise ValueError(
+            f"Expected a number{where}. Received: {label!r} in {source[0]!r}, "
+            f"row {source[1]}."
+        )
+    return value
+
+
 def in_order(labels: Collection[str]) -> list[str]:
     """Labels in the order of their ids: as numbers if all are, else as text."""
     numbers = {label: number(label) for label in labels}
     if not np.isfinite([*numbers.values()]).all():
         return sorted(labels)
     return sorted(labels, key=lambda label: (numbers[label], label))
-
-
-def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
-    return metrics.commonest(tuple(sorted(e.labels)) for e in examples)

@@ -116,7 +116,7 @@ def test_pairs_are_copies_if_both_texts_are(write):
 def test_sentences_and_questions_have_copies(write):
     train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
     dev = write("dev.txt", "d O\n\na O\nb O\n\n")
-    task = own_files.OwnTagging("own", {"train": train, "dev": dev})
+    task = own_files.make_task("own", {"train": train, "dev": dev})
     assert task_data.copies(data_of_task(task))["dev"] == {
         "num_rows": 1,
         "num_with_other_label": 1,

@@ -1,16 +1,8 @@
 import pytest
 
-from electra_tf import configs
 from electra_tf.model import heads
 from electra_tf.tasks import by_name
-
-ENCODER = configs.EncoderConfig(
-    vocab_size=24,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=8,
-)
+from tests import helpers
 
 
 @pytest.mark.parametrize(
@@ -18,6 +10,7 @@ ENCODER = configs.EncoderConfig(
     [
         ("mnli", heads.ClassificationHead),
         ("sts", heads.RegressionHead),
+        ("squadv1", heads.QuestionAnsweringHead),
         ("squad", heads.QuestionAnsweringHead),
         ("newsqa", heads.QuestionAnsweringHead),
     ],
@@ -25,19 +18,16 @@ ENCODER = configs.EncoderConfig(
 def test_get_task(name, head):
     task = by_name.get_task(name, "")
     assert task.name == name
-    assert isinstance(task.make_head(ENCODER), head)
-
-
-def test_squad_2_knows_questions_without_an_answer():
-    assert by_name.get_task("squad", "").v2
-    assert not by_name.get_task("squadv1", "").v2
+    # Only SQuAD 2.0 knows questions without an answer.
+    assert getattr(task, "v2", False) == (name == "squad")
+    assert isinstance(task.make_head(helpers.encoder_config()), head)
 
 
 def test_chunk_reads_its_folder(write, tmp_path):
     write("train.txt", "a B-X\n\n")
     task = by_name.get_task("chunk", tmp_path)
     assert task.labels == ["S-X"]
-    assert task.make_head(ENCODER).num_labels == 1
+    assert task.make_head(helpers.encoder_config()).num_labels == 1
 
 
 @pytest.mark.parametrize("folder", ["finetuning_data/sst", "sst", "SST-2", "."])

@@ -15,19 +15,15 @@ d NN B-NP"""
 
 def test_sentences(write):
     found = conll.read(write("train.txt", FILE))
-    assert found == conll.File(
-        [
-            conll.Sentence(("a", "bx", "#"), ("B-NP", "I-NP", "O"), row=4),
-            conll.Sentence(("c", "d"), ("B-VP", "B-NP"), row=8),
-        ],
-        num_columns=3,
-    )
-    assert found.tags == {"B-NP", "I-NP", "O", "B-VP"}
+    assert found == [
+        conll.Sentence(("a", "bx", "#"), ("B-NP", "I-NP", "O"), row=4),
+        conll.Sentence(("c", "d"), ("B-VP", "B-NP"), row=8),
+    ]
 
 
 def test_the_column_of_tags(write):
     found = conll.read(write("train.txt", FILE), tag_column=1)
-    assert [s.tags for s in found.sentences] == [
+    assert [s.tags for s in found] == [
         ("NN", "NN", "NN"),
         ("VB", "NN"),
     ]
@@ -46,8 +42,8 @@ def test_the_column_of_tags(write):
     ],
 )
 def test_a_file_that_may_lack_tags(write, content, has_tags):
-    train = conll.read(write("train.txt", FILE))
-    (sentence,) = conll.read(write("test.txt", content), train=train).sentences
+    tags = {"B-NP", "I-NP", "B-VP"}
+    (sentence,) = conll.read(write("test.txt", content), tags=tags)
     assert sentence.words == ("a", "bx")
     assert sentence.has_tags == has_tags
     if not has_tags:

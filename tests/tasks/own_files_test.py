@@ -144,8 +144,6 @@ READS = {
     "names of classes that are numbers": (
         "a.tsv", labels(1, 0), {"label_names": ["no", "yes"]},
         "classification ['no', 'yes']: a = yes / a = no"),
-    "empty texts, left out": (
-        "a.tsv", USUAL + " \ty\n", {"skip_empty_texts": True}, READ),
 }  # fmt: skip
 
 
@@ -216,11 +214,11 @@ REFUSES = {
     "a tag too few": (
         "a.jsonl", jsonl({"tokens": ["a", "b"], "tags": ["X"]}), {},
         ["--task_type", "2 words and 1 tags", "row 1"]),
+    "one tag that is none of spans": (
+        "a.txt", "a B-X\nb I-X\n\nc XX\n", {}, ["B-NP", "'XX'", "row 4"]),
     "an empty tag": (
         "a.jsonl", jsonl({"tokens": ["a"], "tags": [" "]}), {},
         ["none empty", "row 1"]),
-    "a kind of task": ("a.tsv", USUAL, {"task_type": "tags"},
-                       ["auto", "'tags'"]),
     "no JSON": ("a.jsonl", '{"text": "a"}\n{"text" 1}\n', {},
                 ["row 2", "Expecting ':'"]),
     "no object": ("a.jsonl", "[1]\n", {}, ["JSON object", "row 1"]),
@@ -259,13 +257,14 @@ def test_every_carriage_return_is_dropped(tmp_path):
 def test_a_row_is_where_it_begins(write):
     path = write("a.csv", 'text,label\n"a\nb",x\n\nc,y\n')
     table = tables.read(path)
-    assert table.rows == [(2, ["a\nb", "x"]), (5, ["c", "y"])]
+    rows = [(number, list(row.values())) for number, row in table.rows]
+    assert rows == [(2, ["a\nb", "x"]), (5, ["c", "y"])]
 
 
 def test_a_text_longer_than_the_csv_module_takes(write):
     text = "a " * 100_000
     path = write("a.csv", f"text,label\n{text},x\n")
-    assert tables.read(path).rows == [(2, [text, "x"])]
+    assert tables.read(path).rows == [(2, {"text": text, "label": "x"})]
 
 
 @pytest.mark.parametrize(

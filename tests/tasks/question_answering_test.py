@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
 from electra_tf.tasks import answers, question_answering
 from tests import notices
@@ -13,17 +12,24 @@ CONTEXT = "a (b-c) d e f g"
 CONFIG = {"doc_stride": 2, "n_best_size": 3, "max_answer_length": 3}
 
 
-def _squad(write, split="train", context=CONTEXT, v2=True, **qa):
-    question = {
-        "id": "q0",
-        "question": "h",
-        "is_impossible": False,
-        "answers": [{"text": "b", "answer_start": 3}],
-    } | qa
-    content = {
-        "data": [{"paragraphs": [{"context": context, "qas": [question]}]}]
-    }
-    write(f"{split}.json", json.dumps(content))
+@pytest.fixture
+def squad(write, tmp_path):
+    """Writes a question in SQuAD's layout; returns the task and examples."""
+
+    def make(split="train", context=CONTEXT, v2=True, config=(), **qa):
+        question = {
+            "id": "q0",
+            "question": "h",
+            "is_impossible": False,
+            "answers": [{"text": "b", "answer_start": 3}],
+        } | qa
+        paragraph = {"context": context, "qas": [question]}
+        content = {"data": [{"paragraphs": [paragraph]}]}
+        write(f"{split}.json", json.dumps(content))
+        task = _task(tmp_path, v2, **dict(config))
+        return task, task.read_examples(split)
+
+    return make
 
 
 def _task(tmp_path, v2=True, **config):
@@ -32,12 +38,19 @@ def _task(tmp_path, v2=True, **config):
     )
 
 
-def test_examples(write, tmp_path):
-    _squad(write)
-    (example,) = _task(tmp_path).read_examples("train")
+def test_examples(squad):
+    _, (example,) = squad()
     assert example.doc_tokens == ["a", "(b-c)", "d", "e", "f", "g"]
     assert (example.start_position, example.end_position) == (1, 1)
     assert example.answers == ("b",)
+    # The place counts, whatever else there is, as in the original.
+    answer = {"text": "a", "answer_start": 0, "char_spans": [[4, 4]]}
+    _, (example,) = squad(context="a b a", answers=[answer])
+    assert (example.start_position, example.end_position) == (0, 0)
+    # An empty answer is none where there is none.
+    answer = {"text": "", "answer_start": -1}
+    _, (example,) = squad("dev", answers=[answer], is_impossible=True)
+    assert example.answers == ()
 
 
 _ROWS = [
@@ -68,13 +81,12 @@ _COLUMNS = {name: [row[name] for row in _ROWS] for name in _ROWS[0]}
         ("train.json", json.dumps(_COLUMNS)),
     ],
 )
-def test_rows_as_data_sets_write_them(write, tmp_path, name, content):
+def test_rows_as_data_sets_write_them(write, tmp_path, squad, name, content):
     write(name, content)
     task = _task(tmp_path)
     assert task.splits() == ["train"]
     first, second = task.read_examples("train")
-    _squad(write, "dev")  # The first one in SQuAD's layout.
-    (dev,) = task.read_examples("dev")
+    _, (dev,) = squad("dev")  # The first one in SQuAD's layout.
     assert first == dev._replace(
         orig_answer_text="b", start_position=1, end_position=1
     )
@@ -83,59 +95,38 @@ def test_rows_as_data_sets_write_them(write, tmp_path, name, content):
     assert second.doc_tokens == ["c", "d"]
 
 
-def test_rows_whose_answers_are_of_two_lengths(write, tmp_path):
-    row = _ROWS[0] | {"answers": {"text": ["b"], "answer_start": []}}
-    write("train.jsonl", json.dumps(row))
-    with pytest.raises(ValueError, match="answer_start of one length.*row 1"):
-        _task(tmp_path).read_examples("train")
-
-
 @pytest.mark.parametrize(
     ("context", "answer", "words", "tokens"),
     [
         # Python's lists, which the original asks, have a place -1.
-        ("a b c", {"text": "", "answer_start": 0}, (0, 2), (3, 5)),
-        ("a b c", {"text": "c", "answer_start": -1}, (2, 2), (5, 5)),
-        ("a b c", {"text": "a", "answer_start": -5}, (0, 0), (3, 3)),
+        ("a b c", ("", 0), (0, 2), [3, 5]),
+        ("a b c", ("c", -1), (2, 2), [5, 5]),
+        ("a b c", ("a", -5), (0, 0), [3, 3]),
         # Before the first word.
-        ("  a b", {"text": " ", "answer_start": 0}, (-1, -1), (4, 2)),
+        ("  a b", (" ", 0), (-1, -1), [4, 2]),
     ],
 )
 def test_odd_places_are_those_of_the_original(
-    write, tmp_path, tokenizer, context, answer, words, tokens
+    squad, tokenizer, context, answer, words, tokens
 ):
-    _squad(write, context=context, answers=[answer])
-    task = _task(tmp_path)
-    (example,) = task.read_examples("train")
+    answer = dict(zip(("text", "answer_start"), answer, strict=True))
+    task, (example,) = squad(context=context, answers=[answer])
     assert (example.start_position, example.end_position) == words
     features = task.features([example], tokenizer, 12, is_training=True)
-    prefix = "squad_"
-    found = [
-        features[f"{prefix}{name}_positions"][0] for name in ("start", "end")
-    ]
-    assert tuple(found) == tokens
+    names = ("squad_start_positions", "squad_end_positions")
+    assert [features[name][0] for name in names] == tokens
 
 
-def test_refuses_a_split_without_a_passage(write, tmp_path, tokenizer):
-    _squad(write, "dev", context="", answers=[], is_impossible=True)
-    task = _task(tmp_path)
-    examples = task.read_examples("dev")
-    with pytest.raises(ValueError, match="1 questions, all with an empty pass"):
-        task.features(examples, tokenizer, 12)
-
-
-def test_training_drops_what_is_not_in_the_passage(write, tmp_path):
-    _squad(write, answers=[{"text": "h", "answer_start": 3}])
+def test_training_drops_what_is_not_in_the_passage(squad):
     with pytest.raises(ValueError, match="none in .*train.json"):
-        _task(tmp_path).read_examples("train")
-    _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
-    assert len(_task(tmp_path).read_examples("dev")) == 1
+        squad(answers=[{"text": "h", "answer_start": 3}])
+    with notices.heard() as lines:
+        squad("dev", answers=[{"text": "h", "answer_start": 3}])
+    assert not lines
 
 
-def test_windows(write, tmp_path, tokenizer):
-    _squad(write)
-    task = _task(tmp_path)
-    examples = task.read_examples("train")
+def test_windows(squad, tokenizer):
+    task, examples = squad()
     # Tokens a ( b - c ) d e f g; [CLS] h [SEP] leaves room for 6.
     windows = list(task.windows(examples, tokenizer, 10, is_training=True))
     assert [w.eid for w in windows] == [0, 1, 2]
@@ -146,18 +137,18 @@ def test_windows(write, tmp_path, tokenizer):
     ]
     assert windows[0].token_to_orig == [0, 1, 1, 1, 1, 1]
     # "b" alone, not "(b-c)"; not in the last window.
-    found = [(w.start_position, w.end_position) for w in windows]
-    assert found == [(5, 5), (3, 3), (0, 0)]
+    answers = [(w.start_position, w.end_position) for w in windows]
+    assert answers == [(5, 5), (3, 3), (0, 0)]
     # Contexts of c: 1, 2 and 0 tokens on its thinner side.
     c = [w.input_ids.index(7) - w.first_doc_token for w in windows]
     owners = [w.is_max_context[i] for w, i in zip(windows, c, strict=True)]
     assert owners == [False, True, False]
+    with pytest.raises(ValueError, match="Received: max_seq_length=4"):
+        list(task.windows(examples, tokenizer, 4))
 
 
-def test_features(write, tmp_path, tokenizer):
-    _squad(write)
-    task = _task(tmp_path)
-    examples = task.read_examples("train")
+def test_features(squad, tokenizer):
+    task, examples = squad()
     features = task.features(examples, tokenizer, 16, is_training=True)
     assert features["squad_start_positions"].tolist() == [5]
     assert features["squad_is_impossible"].tolist() == [0]
@@ -166,14 +157,9 @@ def test_features(write, tmp_path, tokenizer):
     features = task.features(examples, tokenizer, 10)
     assert features["squad_eid"].tolist() == [0, 1, 2]
     assert features["squad_doc_span_index"].tolist() == [0, 1, 2]
-
-
-def test_no_room_for_the_passage(write, tmp_path, tokenizer):
-    _squad(write)
-    task = _task(tmp_path)
-    examples = task.read_examples("train")
-    with pytest.raises(ValueError, match="Received: max_seq_length=4"):
-        list(task.windows(examples, tokenizer, 4))
+    task, examples = squad("dev", context="", answers=[], is_impossible=True)
+    with pytest.raises(ValueError, match="1 questions, all with an empty pass"):
+        task.features(examples, tokenizer, 12)
 
 
 def _outputs(length=16):
@@ -188,29 +174,29 @@ def _outputs(length=16):
     }
 
 
-def test_predictions_without_joint_prediction(write, tmp_path, tokenizer):
-    _squad(write, "dev")
-    task = _task(tmp_path, joint_prediction=False)
-    examples = task.read_examples("dev")
-    found = task.predict(_outputs(), examples, tokenizer, 16)
-    # "(" to ")" has 5 tokens, too many; "(" to "b-" is "(b-": 3 + 1.
-    assert found.texts == {"q0": "(b-"}
-    assert found.null_odds == {"q0": -1.5}
-    task = _task(
-        tmp_path,
-        joint_prediction=False,
-        answerable_classifier=False,
-        max_answer_length=5,
-    )
-    found = task.predict(_outputs(), examples, tokenizer, 16)
-    assert found.texts == {"q0": "(b-c)"}
-    assert found.null_odds == {"q0": 9.0 + 0.0 - 3.0 - 4.0}
+@pytest.mark.parametrize(
+    ("config", "text", "odds"),
+    [
+        # "(" to ")" has 5 tokens, too many; "(" to "b-" is "(b-": 3 + 1.
+        ({}, "(b-", -1.5),
+        (
+            {"answerable_classifier": False, "max_answer_length": 5},
+            "(b-c)",
+            9.0 + 0.0 - 3.0 - 4.0,
+        ),
+        ({"n_best_size": 1}, "empty", -1.5),
+    ],
+)
+def test_predictions_without_joint_prediction(
+    squad, tokenizer, config, text, odds
+):
+    task, examples = squad("dev", config={"joint_prediction": False} | config)
+    predictions = task.predict(_outputs(), examples, tokenizer, 16)
+    assert predictions == ({"q0": text}, {"q0": odds})
 
 
-def test_predictions_with_joint_prediction(write, tmp_path, tokenizer):
-    _squad(write, "dev")
-    task = _task(tmp_path, beam_size=2)
-    examples = task.read_examples("dev")
+def test_predictions_with_joint_prediction(squad, tokenizer):
+    task, examples = squad("dev", config={"beam_size": 2})
     outputs = _outputs() | {
         "start_top_log_probs": np.array([[-1.0, -2.0]], np.float32),
         "start_top_index": np.array([[0, 9]]),
@@ -218,19 +204,11 @@ def test_predictions_with_joint_prediction(write, tmp_path, tokenizer):
         "end_top_index": np.array([[[5, 6], [8, 10]]]),
     }
     # No answer starts at 0, and none ends before its start.
-    found = task.predict(outputs, examples, tokenizer, 16)
-    assert found.texts == {"q0": "d e"}
+    predictions = task.predict(outputs, examples, tokenizer, 16)
+    assert predictions.texts == {"q0": "d e"}
     scores = task.scores(outputs, examples, tokenizer, 16)
     assert scores["exact"] == 0.0
     assert scores["HasAns_total"] == 1
-
-
-def test_no_allowed_answer(write, tmp_path, tokenizer):
-    _squad(write, "dev")
-    task = _task(tmp_path, joint_prediction=False, n_best_size=1)
-    examples = task.read_examples("dev")
-    found = task.predict(_outputs(), examples, tokenizer, 16)
-    assert found.texts == {"q0": "empty"}
 
 
 @pytest.mark.parametrize(
@@ -255,12 +233,13 @@ def test_original_spans(tokenizer, token_text, original, expected):
         ("{}", r"SQuAD's layout.*with \{\}"),
         ('{"data": [], "data": []}', "dev.json', row 1: the name 'data' twice"),
         ("[]", "a list of rows"),
-        ('{"data": {}}', "SQuAD's layout, an object with a list data"),
+        ('{"data": {}}', "Expected questions. Received: none"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            "article 1, paragraph 1, without 'context'",
+            r"article 1, paragraph 1, with KeyError\('context'\)",
         ),
         ('{"data": [{"paragraphs": null}]}', "data with paragraphs"),
+        (json.dumps([_ROWS[0] | {"answers": {"text": ["b"]}}]), "one length"),
         ("[" * 100_000, "Expected JSON. Received: .*dev.json', row 1"),
     ],
 )
@@ -284,209 +263,101 @@ def test_bad_squad_files(write, tmp_path, content, message):
         ("dev", {"id": None}, "an 'id' for each question. Received: None"),
         ("dev", {"question": None}, "a text as question. Received: None"),
         ("train", {"is_impossible": "false"}, "true or false. Rec.*'false'"),
+        ("train", {"answers": []}, "text and answer_start. Received: .]"),
+        ("train", {"answers": [{"text": "b"}]}, "text and answer_start"),
     ],
 )
-def test_questions_that_mean_something_else(
-    write, tmp_path, split, qa, message
-):
-    _squad(write, split, **qa)
-    with pytest.raises(
-        ValueError,
-        match=f"{message}.* in .*{split}.json', article 1, paragraph 1, quest"
-        "ion 1",
-    ):
-        _task(tmp_path).read_examples(split)
+def test_questions_that_mean_something_else(squad, split, qa, message):
+    place = f"{split}.json', article 1, paragraph 1, question 1"
+    with pytest.raises(ValueError, match=f"{message}.* in .*{place}"):
+        squad(split, **qa)
 
 
-def test_squads_answers_are_where_answer_start_says(write, tmp_path):
-    """Whatever else they hold, as in the original."""
-    answer = {"text": "a", "answer_start": 0, "char_spans": [[4, 4]]}
-    _squad(write, context="a b a", answers=[answer])
-    (example,) = _task(tmp_path).read_examples("train")
-    assert (example.start_position, example.end_position) == (0, 0)
-
-
-def test_questions_without_an_answer_are_of_squad_2(write, tmp_path):
-    _squad(write, answers=[])
+def test_questions_without_an_answer_are_of_squad_2(squad):
     with pytest.raises(ValueError, match="only the task squad has questions"):
-        _task(tmp_path, v2=False).read_examples("train")
+        squad(v2=False, answers=[])
+
+
+@pytest.fixture
+def mrqa(write, tmp_path):
+    """Writes a row of MRQA's; returns its examples."""
+
+    def make(row=None, **qa):
+        answers = [{"text": "a", "char_spans": [[2, 2]]}]
+        qa = {
+            **{"question": "c", "qid": "1", "answers": ["a"]},
+            **{"detected_answers": answers},
+        } | qa
+        row = row or json.dumps({"context": "b a", "qas": [qa]})
+        write("train.jsonl", f'{{"header": {{}}}}\n{row}\n')
+        return question_answering.QuestionAnsweringTask(
+            "newsqa", tmp_path, is_mrqa=True
+        ).read_examples("train")
+
+    return make
+
+
+def test_mrqa_files(mrqa):
+    # The original learns the detected answers alone.
+    for given in (["a"], ["b"]):
+        (example,) = mrqa(answers=given)
+        assert example.qid == "1"
+        assert (example.start_position, example.end_position) == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("qa", "message"),
+    ("row", "message"),
     [
-        # The original learns these alone, whatever else there is.
-        ({"detected_answers": [{"text": "a", "char_spans": [[2, 2]]}]}, None),
-        ({"answers": ["a"]}, r"detected_answers, which .* Received: \['a'\]"),
-        ({"answers": ["a"], "detected_answers": []}, r"an answer .*: \[\] in"),
+        ("5", "a JSON object in each row. Received: .*, row 2: '5'"),
+        ('{"context": ', "JSON object.*train.jsonl', row 2"),
+        ('{"context": "b a", "qas": 1}', "TypeError.*not iterable"),
+        ('{"context": "b a", "qas": ["c"]}', "MRQA's layout.*row 2, with"),
+        (r'{"context": "\ud800"}', r"row 2: half a character, '\\ud800'"),
+        ({"detected_answers": []}, r"detected_answers with .*: \[\] in"),
+        ({"detected_answers": [{"text": "a", "char_spans": []}]}, "question 1"),
+        ({"detected_answers": [{"char_spans": [[2, 2]]}]}, "row 2, question 1"),
     ],
 )
-def test_what_a_question_of_mrqa_is_trained_on(write, tmp_path, qa, message):
-    row = {"context": "b a", "qas": [{"question": "c", "qid": "1"} | qa]}
-    write("train.jsonl", json.dumps(row) + "\n")
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    if message is None:
-        (example,) = task.read_examples("train")
-        assert (example.start_position, example.end_position) == (1, 1)
-    else:
-        with pytest.raises(ValueError, match=message):
-            task.read_examples("train")
+def test_rows_that_are_not_mrqas(mrqa, row, message):
+    with pytest.raises(ValueError, match=message):
+        mrqa(**row) if isinstance(row, dict) else mrqa(row)
 
 
-def test_odd_questions_are_counted(write, tmp_path):
-    _squad(write, "dev", id=7)
-    task = _task(tmp_path, v2=False)
-    (example,) = task.read_examples("dev")
+def test_odd_questions_are_counted(squad, tokenizer):
+    task, (example,) = squad("dev", v2=False, id=7)
     assert example.qas_id == "7"
 
     def said(split, *examples):
         features = {"input_ids": np.zeros([1, 8])}
         return notices.of(task.look_at, split, examples, features)
 
-    twice, none = said("dev", example, example, example._replace(answers=()))
-    assert twice.startswith(
-        "squad: dev: 2 of 3 questions have the id of another one"
-    )
-    assert none.startswith("squad: dev: 1 of 3 questions have no answer")
+    unknown = example._replace(answers=())
+    twice, none = said("dev", example, example, unknown)
+    assert "dev: 2 of 3 questions have the id of another one" in twice
+    assert "dev: 1 of 3 questions have no answer" in none
     assert not said("dev", example)
     # All of a test set: nobody knows them. All of dev: a score of 0.
-    unknown = example._replace(answers=())
     assert not said("test", unknown)
-    (none,) = said("dev", unknown)
-    assert none.startswith("squad: dev: 1 of 1 questions have no answer")
-    empty = example._replace(question_text=" ")
-    assert said("dev", empty, example._replace(qas_id="b")) == [
-        "squad: dev: 1 of 2 questions are empty"
+    assert len(said("dev", unknown)) == 1
+    long = {"text": "a (b-c) d e", "answer_start": 0}
+    task, train = squad(answers=[long])
+    features = task.features(train, tokenizer, 10, is_training=True)
+    assert notices.of(task.look_at, "train", train, features) == [
+        "squad: train: 1 of 1 questions lost their answer: no window of 10 "
+        "tokens holds all of it"
     ]
 
 
-def test_answers_of_impossible_questions_are_told(write, tmp_path):
-    task = _task(tmp_path)
-    for split in ("train", "dev"):
-        _squad(write, split, is_impossible=True)
-    with notices.heard() as lines:
-        (train,), (dev,) = map(task.read_examples, ("train", "dev"))
-    assert train.is_impossible and dev.answers
-    assert [line.split(",")[0] for line in lines] == [
-        "squad: train: 1 questions have answers",
-        "squad: dev: 1 questions have answers",
-    ]
-
-
-def test_an_answer_of_no_characters_that_is_learned_is_told(write, tmp_path):
-    task = _task(tmp_path)
-    blank = [{"text": "", "answer_start": 0}]
-    _squad(write, "train", answers=blank, is_impossible=False)
-    with notices.heard() as lines:
-        (example,) = task.read_examples("train")
-    # As in the original: from the first word to the last one.
-    assert example.start_position == 0
-    assert example.end_position == len(example.doc_tokens) - 1
-    (line,) = lines
-    assert "train: 1 questions have an answer of no characters" in line
-
-
-def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
-    empty = [{"text": "", "answer_start": -1}]
-    _squad(write, "dev", answers=empty, is_impossible=True)
-    (example,) = _task(tmp_path).read_examples("dev")
-    assert example.answers == ()
-
-
-def test_mrqa_files(write, tmp_path):
-    row = {
-        "context": CONTEXT,
-        "qas": [
-            {
-                "qid": "m0",
-                "question": "h",
-                "answers": ["d"],
-                "detected_answers": [{"text": "d", "char_spans": [[8, 8]]}],
-            }
-        ],
-    }
-    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    (example,) = task.read_examples("train")
-    assert (example.qid, example.start_position) == ("m0", 2)
-    write("dev.jsonl", '{"header": {}}\n{"context": \n')
-    with pytest.raises(ValueError, match="JSON object.*dev.jsonl', row 2"):
-        task.read_examples("dev")
-
-
-def _mrqa_row(context="b a", **qa):
-    answers = [{"text": "a", "char_spans": [[2, 2]]}]
-    qa = {
-        **{"question": "c", "qid": "1", "answers": ["a"]},
-        **{"detected_answers": answers},
-    } | qa
-    return {"context": context, "qas": [qa]}
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (5, "a JSON object in each row. Received: .*, row 2: '5'"),
-        (None, "a JSON object in each row. Received: .*, row 2: 'null'"),
-        ("header", "a JSON object in each row. .*, row 2: '\"header\"'"),
-        ({"context": "b a", "qas": None}, "list of questions as qas. .*None"),
-        ({"context": "b a", "qas": ["c"]}, "object for each question. .*'c'"),
-        (_mrqa_row("\ud800 a"), r"characters. .*row 2, .* half .*'\\ud800'"),
-        (
-            _mrqa_row(detected_answers=[{"text": "a", "char_spans": []}]),
-            "an answer's text and char_spans. Received: {.*row 2, question 1",
-        ),
-        (
-            _mrqa_row(detected_answers=[{"char_spans": [[2, 2]]}]),
-            "an answer's text and char_spans. Received: {.*row 2, question 1",
-        ),
-    ],
-)
-def test_rows_that_are_not_mrqas(write, tmp_path, row, message):
-    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
-    task = question_answering.QuestionAnsweringTask(
-        "newsqa", tmp_path, is_mrqa=True
-    )
-    with pytest.raises(ValueError, match=message):
-        task.read_examples("train")
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([], "an answer for each question that is not impossible"),
-        ([{"text": "b"}], "an answer's text and answer_start. Received: {"),
-    ],
-)
-def test_answers_of_squad_2_that_are_nowhere(write, tmp_path, answers, message):
-    _squad(write, answers=answers, is_impossible=False)
-    with pytest.raises(ValueError, match=f"{message}.*, question 1"):
-        _task(tmp_path).read_examples("train")
-
-
-def test_config_errors():
-    with pytest.raises(ConfigError, match="beam_size must be positive.*0"):
-        QuestionAnsweringConfig(beam_size=0)
-    with pytest.raises(ConfigError, match="doc_stride must be int.*'2'"):
-        QuestionAnsweringConfig(doc_stride="2")
-    assert QuestionAnsweringConfig(answerable_weight=1).answerable_weight == 1.0
-
-
-def test_what_a_run_asks_of_question_answering(write, tmp_path, tokenizer):
-    _squad(write)
-    _squad(write, "dev", answers=[], is_impossible=True)
-    _squad(write, "test", answers=[])
-    task = _task(tmp_path, joint_prediction=False)
+def test_what_a_run_asks_of_question_answering(squad, tmp_path, tokenizer):
+    squad()
+    squad("test", answers=[])
+    config = {"joint_prediction": False}
+    task, dev = squad("dev", config=config, answers=[], is_impossible=True)
     assert task.splits() == ["train", "dev", "test"]
     assert task.has_labels("dev")
     assert not task.has_labels("test")
     assert task.main_metric == "f1"
     assert task.baseline_name == "no answer"
-    dev = task.read_examples("dev")
     scores = task.baseline_scores([], dev)
     assert (scores["exact"], scores["NoAns_total"]) == (100.0, 1)
     assert _task(tmp_path, v2=False).baseline_scores([], dev) == {}
@@ -495,18 +366,15 @@ def test_what_a_run_asks_of_question_answering(write, tmp_path, tokenizer):
     assert header == ["label", "prediction", "null_odds", "id", "question"]
     ((label, prediction, odds, key, question),) = rows
     assert (label, key, question) == ("", "q0", "h")
-    found = task.submission_json(dev, outputs, tokenizer, 16)
-    assert found["predictions"] == {"q0": prediction}
-    assert found["null_odds"]["q0"] == pytest.approx(float(odds), abs=1e-6)
+    files = task.submission_json(dev, outputs, tokenizer, 16)
+    assert files["predictions"] == {"q0": prediction}
+    assert files["null_odds"]["q0"] == pytest.approx(float(odds), abs=1e-6)
     assert task.description()["options"]["doc_stride"] == 2
     data = task_data.read_rows(task, tokenizer, 16, ("train", "dev"))
     # Its windows are not those of long texts.
     assert data.windows is None
     assert data.about()["kind"] == "question_answering"
-
-
-def test_answers_that_are_no_span_are_degenerate(tmp_path):
-    task = _task(tmp_path)
+    # No window has an answer, or each has none.
     begins = np.zeros((2, 4))
     begins[:, 2] = 1.0
     sure = np.array([-5.0, -3.0])
@@ -514,16 +382,3 @@ def test_answers_that_are_no_span_are_degenerate(tmp_path):
     assert not task.is_degenerate(outputs)
     assert task.is_degenerate(outputs | {"answerable_logit": sure + 5})
     assert task.is_degenerate(outputs | {"start_logits": begins * 0})
-
-
-def test_lost_answers_are_counted(write, tmp_path, tokenizer):
-    _squad(write, answers=[{"text": "a (b-c) d e", "answer_start": 0}])
-    task = _task(tmp_path)
-    train = task.read_examples("train")
-    features = task.features(train, tokenizer, 10, is_training=True)
-    assert notices.of(task.look_at, "train", train, features) == [
-        "squad: train: 1 of 1 questions lost their answer: no window of 10 "
-        "tokens holds all of it"
-    ]
-    _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
-    assert not notices.of(task.read_examples, "dev")
