@@ -15,6 +15,7 @@ folder are followed, those in an archive left out.
 """
 
 import bz2
+import contextlib
 import functools
 import io
 import json
@@ -55,6 +56,12 @@ _COMPRESSIONS = {
     ".xz": ("xz", ""),
     ".txz": ("xz", ".tar"),
     ".zst": ("zstd", ""),
+}
+
+_UNPACKING: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+    "gzip": (functools.partial(zlib.decompressobj, 31), zlib.error),
+    "bzip2": (bz2.BZ2Decompressor, OSError),
+    "xz": (lzma.LZMADecompressor, lzma.LZMAError),
 }
 
 # Of kinds that are not read, and what to do with them.
@@ -194,43 +201,35 @@ def list_files(
             f"Expected a folder of text files. Received: {corpus_dir!r}, which "
             f"{'is a file' if is_file else 'does not exist'}."
         )
-    reading = Reading(on_bad_input=on_bad_input)
+    refuse = Reading(on_bad_input=on_bad_input).refuse
     no_text = set()
     if vocab_file:
         written = (vocab_file, vocabulary.settings_file(vocab_file))
-        no_text = {_identity(os.stat(p)) for p in written if os.path.isfile(p)}
+        no_text = {_identity(p) for p in written if os.path.isfile(p)}
     files = []
-    identities = set()
-    doubled = []
     folders = set()
-    for folder, names in _walk(corpus_dir, reading.refuse):
+    for folder, names in _walk(corpus_dir, refuse):
         folders.add(os.path.realpath(folder))
         for path in (os.path.join(folder, name) for name in names):
             name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
             try:
                 status = os.stat(path)
-                if _identity(status) in no_text:
+                if no_text and _identity(path) in no_text:
                     errors.warn(f"{path!r} is no text: left out of the corpus")
-                    continue
-                if problem := _problem_of(name, path, status):
-                    reading.refuse(problem)
-                    continue
-                with open(path, "rb"):
-                    pass
+                elif problem := _problem_of(name, path, status):
+                    refuse(problem)
+                else:
+                    with open(path, "rb"):
+                        pass
+                    files.append(
+                        CorpusFile(
+                            name, path, status.st_size, status.st_mtime_ns
+                        )
+                    )
             except OSError as error:
-                reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
-                continue
-            if status.st_size and _identity(status) in identities:
-                doubled.append(name)
-            identities.add(_identity(status))
-            files.append(
-                CorpusFile(name, path, status.st_size, status.st_mtime_ns)
-            )
-    if doubled:
-        errors.warn(
-            f"{len(doubled)} file(s) are in the corpus under another name, "
-            f"too, such as {doubled[0]!r}: their text comes twice"
-        )
+                refuse(f"Cannot read {path!r}: {error.strerror}.")
+    files.sort()
+    warn_of_doubled([file.path for file in files if file.num_bytes])
     for output in outputs:
         around = os.path.realpath(output)
         while around not in folders and around != os.sep:
@@ -240,7 +239,24 @@ def list_files(
         if around in folders:
             raise inside_corpus(output, corpus_dir)
     refuse_without_text(corpus_dir, files)
-    return sorted(files)
+    return files
+
+
+def warn_of_doubled(paths: Iterable[str]) -> None:
+    """Tells those whose files are there twice, under whatever names."""
+    known = set()
+    doubled = []
+    for path in paths:
+        with contextlib.suppress(OSError):  # Whoever reads it says so.
+            identity = _identity(path)
+            if identity in known:
+                doubled.append(path)
+            known.add(identity)
+    if doubled:
+        errors.warn(
+            f"{len(doubled)} file(s) are there under another name, too, such "
+            f"as {doubled[0]!r}: their text comes twice"
+        )
 
 
 def _walk(
@@ -267,8 +283,9 @@ def _walk(
         yield folder, [name for name in names if name[0] != "."]
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _identity(path: str) -> tuple[int, int]:
     """The same for all names of a file."""
+    status = os.stat(path)
     return status.st_dev, status.st_ino
 
 
@@ -475,13 +492,8 @@ class _Unpacker(io.RawIOBase):
 
 def _unpacking(compression: str) -> tuple[Callable[[], Any], type[Exception]]:
     """What unpacks a frame, and what that raises on damaged data."""
-    if compression == "gzip":
-        bits = 16 + zlib.MAX_WBITS
-        return functools.partial(zlib.decompressobj, bits), zlib.error
-    if compression == "bzip2":
-        return bz2.BZ2Decompressor, OSError
-    if compression == "xz":
-        return lzma.LZMADecompressor, lzma.LZMAError
+    if compression in _UNPACKING:
+        return _UNPACKING[compression]
     try:
         import zstandard
     except ImportError:
@@ -662,9 +674,6 @@ def _parquet_lines(
             f"Reading {name!r} needs pyarrow: pip install pyarrow"
         ) from None
     field = reading.text_field
-    types = pa.types
-    is_text = [types.is_string, types.is_large_string]
-    is_text += [types.is_binary, types.is_large_binary]
     try:
         # The footer is at the end: a file in an archive has to be in memory.
         source = path if path is not None else io.BytesIO(stream.read())
@@ -676,7 +685,7 @@ def _parquet_lines(
                 )
             kind = table.schema_arrow.field(field).type
             values = getattr(kind, "value_type", kind)  # Of a dictionary.
-            if not any(matches(values) for matches in is_text):
+            if str(values).removeprefix("large_") not in ("string", "binary"):
                 raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
             number = 0
             for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):

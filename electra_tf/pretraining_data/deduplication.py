@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -47,10 +47,11 @@ RECORD = np.dtype(
 DECISIONS = "decisions"
 FILE_NAMES = "file_names.json"
 DECISION = [
+    # Whether the words are the same, and the likeness to the nearest copy.
     ("is_exact", "?"),
     ("similarity", "<f4"),
+    # What is kept in its place; the document is 0 for those that stay.
     ("kept_file", "<i8"),
-    # 0 for documents that stay.
     ("kept_document", "<i8"),
 ]
 
@@ -215,36 +216,27 @@ class Fingerprinter:
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Duplicates(NamedTuple):
-    """What repeats what.
+def decide(
+    records: np.ndarray, num_files: int, threshold: float | None
+) -> np.ndarray:
+    """Finds for each document the earlier one that it repeats.
 
     Where copies form a chain, its first is kept, which its last may resemble
     less than the nearest copy.
 
-    Attributes:
-      earlier: <int64>[(documents)], the number of the document that is kept
-        in its place, or -1 for those that are kept.
-      is_exact: <bool>[(documents)], whether the words are the same.
-      similarity: <float32>[(documents)], to the nearest copy found.
-    """
-
-    earlier: np.ndarray
-    is_exact: np.ndarray
-    similarity: np.ndarray
-
-
-def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
-    """Finds for each document the earlier one that it repeats.
-
     Args:
       records: RECORD[(documents)] in the order of the corpus, perhaps mapped
         from a file.
+      num_files: Of the corpus.
       threshold: Share of the signature in which near duplicates agree; None
         looks for exact ones only.
+
+    Returns:
+      DECISION[(documents)].
     """
-    num_documents = len(records)
-    earlier = np.full(num_documents, -1, np.int64)
-    similarity = np.zeros(num_documents, np.float32)
+    decided = np.zeros(len(records), DECISION)
+    similarity = decided["similarity"]
+    earlier = np.full(len(records), -1, np.int64)
     digests = np.ascontiguousarray(records["digest"])
     order = np.lexsort((digests[:, 0], digests[:, 1]))
     later, first, _ = _groups(
@@ -252,7 +244,7 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
     )
     earlier[later] = first
     similarity[later] = 1.0
-    is_exact = earlier >= 0
+    decided["is_exact"] = earlier >= 0
     del digests, order
     if threshold is not None:
         for band in range(NUM_BANDS):
@@ -262,39 +254,15 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
         followed = np.where(earlier >= 0, earlier[earlier], -1)
         further = followed >= 0
         if not further.any():
-            return Duplicates(earlier, is_exact, similarity)
+            break
         earlier[further] = followed[further]
-        is_exact[further] = False  # The copy of a near duplicate.
-
-
-def decide(
-    records: np.ndarray, num_files: int, threshold: float | None
-) -> np.ndarray:
-    """Says of each document what is done with it, as workers read it.
-
-    Args:
-      records: See `find_duplicates`.
-      num_files: Of the corpus.
-      threshold: See `find_duplicates`.
-
-    Returns:
-      DECISION[(documents)].
-    """
-    duplicates = find_duplicates(records, threshold)
-    # Where each file's documents begin.
-    first_of_file = np.searchsorted(
-        np.array(records["file"]), np.arange(num_files)
-    )
-    decided = np.zeros(len(records), DECISION)
-    decided["is_exact"] = duplicates.is_exact
-    decided["similarity"] = duplicates.similarity
-    kept_file = np.array(records["file"][duplicates.earlier], np.int64)
-    decided["kept_file"] = kept_file
+        decided["is_exact"][further] = False  # The copy of a near duplicate.
     # Documents of a file are numbered from 1 for people.
+    files = np.array(records["file"], np.int64)
+    first_of_file = np.searchsorted(files, np.arange(num_files))
+    decided["kept_file"] = files[earlier]
     decided["kept_document"] = np.where(
-        duplicates.earlier >= 0,
-        duplicates.earlier - first_of_file[kept_file] + 1,
-        0,
+        earlier >= 0, earlier - first_of_file[files[earlier]] + 1, 0
     )
     return decided
 
