@@ -341,18 +341,19 @@ class PretrainingData:
             if not is_wrong.any():
                 continue
             row = int(np.argmax(is_wrong))
-            what = values[row][wrong[row]][:1].tolist()
+            path, number = self.records.locate(int(records[row]))
+            place, hint = f"in record {number} of {path}", ""
             if received[row] != length:
+                what = received[row]
                 expected = (
                     f"{length} values of {name} (ElectraConfig.max_seq_length)"
                 )
-                what = [received[row]]
-            path, number = self.records.locate(int(records[row]))
+            else:
+                what = values[row][wrong[row]][0]
+                if name == "input_ids":
+                    hint = ": was it built with another vocabulary?"
             raise errors.DataError(
-                f"Expected {expected}, received {what[0]} in record {number} "
-                f"of {path}"
-                + ": was it built with another vocabulary?"
-                * (name == "input_ids" and received[row] == length)
+                f"Expected {expected}, received {what} {place}{hint}"
             )
 
     def _check(self):

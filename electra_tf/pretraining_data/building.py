@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,9 +41,6 @@ MAX_MERGING_PROCESSES = 8
 # In the folder of unfinished work: what is being moved out of it.
 _MOVING = "moving.json"
 _LOOKS_FALSE = ("0", "false", "n", "no", "off")
-
-# What locks a folder for this process.
-_locks: set[int] = set()
 
 say = functools.partial(arguments.say, "build_pretraining_dataset")
 
@@ -85,33 +81,25 @@ def build_dataset(args: argparse.Namespace) -> None:
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import examples  # noqa: F401
 
-    if finished is None and args.preflight:
-        _preflight(files, build, vocabulary, args.gin_file, num_processes)
-    if args.preflight_only:
-        return
-
-    start = time.monotonic()
-    with unfinished_folder(output_dir) as folder:
-        # Another run may have come first, before this one locked the folder.
-        finished = manifest_lib.read(output_dir)
-        if finished is not None:
-            manifest_lib.check_finished(
-                output_dir, finished, build, entry, files, skips
-            )
-            say(f"{output_dir} already holds this data set; nothing to do")
+    with Crew(num_processes, build, vocabulary, skips) as crew:
+        if finished is None and args.preflight:
+            crew.run("preflight", [(files, args.gin_file)])
+        if args.preflight_only:
             return
-        _refuse_foreign_files(folders)
-        needed = 2 * sum(file.num_bytes for file in files)
-        if (free := shutil.disk_usage(folder).free) < needed:
-            # Parts and the output lie side by side, each as large as text.
-            errors.warn(
-                f"{free >> 20} MiB are free, and this will take some "
-                f"{needed >> 20} MiB or more while it runs"
-            )
-        with Crew(num_processes, build, vocabulary, skips) as crew:
+        with unfinished_folder(output_dir) as folder:
+            # Another run may have come first, before this one had the folder.
+            finished = manifest_lib.read(output_dir)
+            if finished is not None:
+                manifest_lib.check_finished(
+                    output_dir, finished, build, entry, files, skips
+                )
+                say(f"{output_dir} already holds this data set; nothing to do")
+                return
+            _refuse_foreign_files(folders)
+            _warn_of_full_disk(folder, files)
+            start = time.monotonic()
             outputs = _build_outputs(crew, folder, files, build, entry, skips)
-            num_tokens = crew.counts.num_tokens
-        _publish(output_dir, folder, outputs)
+            _publish(output_dir, folder, outputs)
     for share, content in outputs.items():
         totals = content["totals"]
         say(
@@ -120,6 +108,7 @@ def build_dataset(args: argparse.Namespace) -> None:
             f"{len(content['shards'])} file(s) in "
             f"{manifest_lib.folder_of(output_dir, share)}"
         )
+    num_tokens = crew.counts.num_tokens
     seconds = time.monotonic() - start
     speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
     say(f"{seconds:.1f} s{speed}")
@@ -175,52 +164,14 @@ def _build_outputs(
     }
 
 
-def _preflight(
-    files: Sequence[corpus.CorpusFile],
-    build: manifest_lib.Build,
-    vocabulary,
-    gin_files: Sequence[str],
-    num_processes: int,
-) -> None:
-    """Prints the report on a sample of the corpus."""
-    task = (files, build, vocabulary, gin_files)
-    if num_processes == 1:
-        report = _make_report(*task)
-    else:
-        # In a process of its own: those that build are forked from this one,
-        # in which nothing of TensorFlow must have run.
-        context = multiprocessing.get_context("fork")
-        with (
-            _telling_of_killed(),
-            futures.ProcessPoolExecutor(
-                1, mp_context=context, initializer=_start_child
-            ) as pool,
-        ):
-            report = pool.submit(_make_report, *task).result()
-    report.show(
-        sys.stderr,
-        "would break a run over this corpus; --no-preflight builds it "
-        "nevertheless",
-    )
-
-
-def _make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
-    from electra_tf import configs
-    from electra_tf.command_line import gin_files as gin_files_lib
-    from electra_tf.pretraining_data import check
-    from electra_tf.text import tokenization
-
-    # As for building, which may go on in this process.
-    use_one_thread()
-    config = None
-    if gin_files:
-        config = gin_files_lib.load(configs.PretrainingConfig, gin_files)
-    return check.report_on_text(
-        check.take_sample(files, build.reading()),
-        tokenization.FullTokenizer(vocabulary),
-        build.max_seq_length,
-        config,
-    )
+def _warn_of_full_disk(folder: str, files: Sequence[corpus.CorpusFile]) -> None:
+    # Parts and the output lie side by side, each as large as text.
+    needed = 2 * sum(file.num_bytes for file in files)
+    if (free := shutil.disk_usage(folder).free) < needed:
+        errors.warn(
+            f"{free >> 20} MiB are free, and this will take some "
+            f"{needed >> 20} MiB or more while it runs"
+        )
 
 
 def _find_duplicates(
@@ -437,7 +388,7 @@ class Crew:
         else:
             # Large parts first, so that no worker is left alone with one.
             tasks = sorted(tasks, key=lambda t: -getattr(t, "num_bytes", 0))
-            with _telling_of_killed():
+            try:
                 left = {self._pool.submit(_work, method, t) for t in tasks}
                 while left:
                     done, left = futures.wait(
@@ -446,6 +397,11 @@ class Crew:
                     self._show()
                     for future in done:
                         future.result()
+            except BrokenProcessPool:
+                raise ValueError(
+                    "A building process was killed, perhaps for want of "
+                    "memory; try fewer --num-processes."
+                ) from None
         if self._progress is not None:
             self._progress.close()
             self._progress = None
@@ -467,18 +423,6 @@ class Crew:
                 f"tokens  {speed:,.0f} tokens/s"
             )
         self._progress.update(total.num_bytes, figures)
-
-
-@contextlib.contextmanager
-def _telling_of_killed() -> Iterator[None]:
-    """Says in a line that a process of a pool was killed."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise ValueError(
-            "A building process was killed, perhaps for want of memory; "
-            "try fewer --num-processes."
-        ) from None
 
 
 @contextlib.contextmanager
@@ -532,10 +476,9 @@ def _make_builder(
 _worker: tuple[parts_lib.PartBuilder, Callable] | None = None
 
 
-def _start_child() -> None:
-    """Makes a process that was forked here depend on its parent."""
-    while _locks:
-        os.close(_locks.pop())
+def _start_worker(counters, *choices) -> None:
+    """Sets up what a process of the crew works with."""
+    global _worker
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -544,12 +487,6 @@ def _start_child() -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
-
-
-def _start_worker(counters, *choices) -> None:
-    """Sets up what a process of the crew works with."""
-    global _worker
-    _start_child()
     # Ctrl-C reaches every process of the group; the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _worker = _make_builder(*choices), functools.partial(_count, counters)
@@ -604,7 +541,6 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
     folder = os.path.join(output_dir, manifest_lib.UNFINISHED)
     is_new = not os.path.exists(output_dir)
     lock = _lock(output_dir, folder)
-    _locks.add(lock)
     succeeded = False
     try:
         yield folder
@@ -625,7 +561,6 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
                 f"{num_finished} finished part(s) stay in {folder}; the same "
                 "command goes on from there"
             )
-        _locks.discard(lock)
         os.close(lock)
 
 

@@ -300,10 +300,9 @@ def _check_examples(
         return 0
     report.warn_if(
         padding > _MAX_PADDING,
-        f"{padding:.0%} of the examples is padding, which is computed for "
-        "nothing: documents are short; use a smaller --max-seq-length, or pack "
-        "them together: --no-blanks-separate-docs if blank lines separate "
-        "them, larger files if they are files",
+        f"{padding:.0%} of the examples is padding: use a smaller "
+        "--max-seq-length, or pack short documents together, by "
+        "--no-blanks-separate-docs or in larger files",
     )
     report.warn_if(
         cut > _MAX_CUT,
@@ -328,8 +327,8 @@ def _check_special_tokens(report, tokenizer, lines) -> None:
     )
     report.warn_if(
         tokenizer.pad_token_id != 0,
-        f"[PAD] is {tokenizer.pad_token_id} in the vocabulary and should be 0, "
-        "as in every released one: other libraries count on it",
+        f"[PAD] is {tokenizer.pad_token_id} in the vocabulary; other libraries "
+        "count on 0",
     )
     if "" in vocab:
         report.warnings.append(
@@ -338,17 +337,15 @@ def _check_special_tokens(report, tokenizer, lines) -> None:
         )
     report.warn_if(
         not any(entry.startswith("##") for entry in vocab),
-        "no entry of the vocabulary starts with ##: words that are no entry "
-        "themselves become [UNK]; is this a WordPiece vocabulary?",
+        "no entry of the vocabulary starts with ##: is it one of WordPiece?",
     )
     markers = collections.Counter(
         marker for line in lines for marker in _MARKER.findall(line)
     )
     for token, count in markers.most_common(1):
         report.warnings.append(
-            f"{markers.total()} special token(s) stand in the text, such "
-            f"as {token} ({count} times): in text they are words like any "
-            "other, never the token"
+            f"{markers.total()} special token(s) stand in the text, such as "
+            f"{token} ({count} times): there they are words like any other"
         )
 
 
@@ -775,9 +772,8 @@ def _describe(report, padding, id_counts, special, duplicates) -> None:
     report.facts["duplicates"] = f"{duplicates:.2%} of the examples"
     report.warn_if(
         padding > _MAX_PADDING,
-        f"{padding:.0%} of the positions are padding, which is computed for "
-        "nothing: build with a smaller --max-seq-length, or with "
-        "--no-blanks-separate-docs",
+        f"{padding:.0%} of the positions are padding: build with a smaller "
+        "--max-seq-length, or with --no-blanks-separate-docs",
     )
     if in_text > _MOSTLY_UNKNOWN:
         report.errors.append(
@@ -831,13 +827,12 @@ def compare_with_manifests(
                 f"{os.path.join(folder, unread[0])}"
             )
         if vocab_file is not None:
-            here = vocabulary.digest(vocabulary.load_vocab(vocab_file))
-            there = content["vocabulary"]["tokens_sha256"]
-            if here != there:
+            tokens = vocabulary.load_vocab(vocab_file)
+            built_with = content["vocabulary"]["tokens_sha256"]
+            if vocabulary.digest(tokens) != built_with:
                 report.errors.append(
                     f"{vocab_file} is not the vocabulary that the data were "
-                    "built with: the SHA-256 of its tokens begins with "
-                    f"{here[:8]}, that in {path} with {there[:8]}"
+                    f"built with, as {path} says"
                 )
 
 

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -310,6 +311,35 @@ class PartBuilder:
         self._tokenizer = tokenizer
         self._tokenize_lines = tokenize_lines or examples.CachingLineTokenizer(
             tokenizer
+        )
+
+    def preflight(self, task: tuple, report: object) -> None:
+        """Prints the report on a sample of the corpus.
+
+        Args:
+          task: The files of the corpus, and those of a run's configuration.
+          report: Not called.
+
+        Raises:
+          ValueError: If the data would break a run.
+        """
+        from electra_tf import configs
+        from electra_tf.command_line import gin_files
+        from electra_tf.pretraining_data import check
+
+        files, names = task
+        config = None
+        if names:
+            config = gin_files.load(configs.PretrainingConfig, names)
+        check.report_on_text(
+            check.take_sample(files, self.reading),
+            self._tokenizer,
+            self._build.max_seq_length,
+            config,
+        ).show(
+            sys.stderr,
+            "would break a run over this corpus; --no-preflight builds it "
+            "nevertheless",
         )
 
     def fingerprint(
