@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import re
-import shutil
 import tarfile
 from types import SimpleNamespace
 
@@ -241,9 +240,7 @@ def test_estimates_are_of_the_whole_corpus(tmp_path):
         corpus.list_files(str(tmp_path / "corpus")), max_bytes=700
     )
     report = check_lib.report_on_text(
-        sample,
-        helpers.make_tokenizer(str(vocab_file)),
-        8,
+        sample, helpers.make_tokenizer(str(vocab_file)), 8
     )
     found = int(report.facts["examples"].split()[1])
     # Two lines an example, but for those with a random length.
@@ -278,43 +275,31 @@ def test_whole_data(tmp_path, rows):
     assert facts["example 2"] == "[CLS] we wb wc wd we wf wg wh wi [SEP]"
 
 
-def change(row, name, position, value):
-    row[name][position] = value
+# A value of the rows 2 and 7 that is another one, and what is said of that.
+DAMAGES = [
+    ("input_ids", 4, 20, "have ids outside of 0 to 19"),
+    ("input_mask", 4, 0, "have an input_mask that is not ones, then zeros"),
+    ("segment_ids", 4, 2, "have segment_ids other than 0 and 1"),
+    ("input_ids", 0, 7, "do not start with [CLS] (2)"),
+    ("input_ids", 4, helpers.CLS, "or have it elsewhere"),
+    ("input_ids", 4, helpers.SEP, "do not have [SEP] (3) at the end"),
+    ("segment_ids", 4, 1, "at the end of each segment"),
+    ("input_ids", 4, helpers.MASK, "have [MASK] in them"),
+    ("input_ids", -1, 7, "have another id than 0 or [PAD] (0)"),
+]
 
 
-DAMAGES = {
-    "have ids outside of 0 to 19": ("input_ids", 4, 20),
-    "have an input_mask that is not ones, then zeros": ("input_mask", 4, 0),
-    "have segment_ids other than 0 and 1": ("segment_ids", 4, 2),
-    "do not start with [CLS] (2)": ("input_ids", 0, 7),
-    "or have it elsewhere": ("input_ids", 4, helpers.CLS),
-    "do not have [SEP] (3) at the end": ("input_ids", 4, helpers.SEP),
-    "at the end of each segment": ("segment_ids", 4, 1),
-    "have [MASK] in them": ("input_ids", 4, helpers.MASK),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGES)
-def test_damaged_rows(tmp_path, rows, kind):
-    change(rows[2], *DAMAGES[kind])
-    change(rows[7], *DAMAGES[kind])
-    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
-    lines = [line for line in check(tmp_path).errors if kind in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("2 record(s) ")
-    assert lines[0].endswith(f": record 2 of {path} is the first")
-
-
-def test_padding_with_another_id(tmp_path, rows):
-    change(rows[1], "input_ids", -1, 7)
+@pytest.mark.parametrize(("name", "position", "value", "kind"), DAMAGES)
+def test_damaged_rows(tmp_path, rows, name, position, value, kind):
+    for row in (rows[2], rows[7]):
+        row[name][position] = value
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
     report = check(tmp_path)
-    assert report.errors == []
-    (line,) = report.warnings
-    assert line == (
-        "1 record(s) have another id than 0 or [PAD] (0), or another segment "
-        f"than 0, on padding: record 1 of {path}"
-    )
+    # What is on padding trains no worse model.
+    lines = report.warnings if position == -1 else report.errors
+    (line,) = (line for line in lines if kind in line)
+    assert line.startswith("2 record(s) ")
+    assert line.endswith(f": record 2 of {path} is the first")
 
 
 def test_nothing_to_mask(tmp_path, rows):
@@ -338,13 +323,20 @@ def test_two_segments_are_as_they_should_be(tmp_path, rows):
 
 
 def test_duplicates_and_unknown_tokens(tmp_path, rows):
-    for position in range(1, 8):
-        change(rows[5], "input_ids", position, helpers.UNK)
+    rows[5]["input_ids"][1:8] = [helpers.UNK] * 7
     helpers.write_tfrecords(tmp_path / "a.tfrecord", rows + rows[:3])
     report = check(tmp_path)
     assert report.facts["duplicates"] == "23.08% of the examples"
     assert warnings_with(report, "23.1% of the examples repeat an earlier one")
     assert warnings_with(report, "of the tokens are [UNK]")
+    ids = np.array([row["input_ids"] for row in rows])
+    for row, all_unknown in zip(
+        rows, np.where(ids > helpers.MASK, helpers.UNK, ids), strict=True
+    ):
+        row["input_ids"] = all_unknown.tolist()
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    (error,) = check(tmp_path).errors
+    assert "of the text's tokens are [UNK], from which nothing" in error
 
 
 def test_rows_of_another_length(tmp_path, rows):
@@ -353,10 +345,12 @@ def test_rows_of_another_length(tmp_path, rows):
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
     report = check(tmp_path)
     assert report.errors == [
-        "1 record(s) have 11 values of segment_ids instead of 12: record 4 of "
-        f"{path}",
-        "1 record(s) have 16 values of input_ids instead of 12: record 6 of "
-        f"{path}",
+        f"1 record(s) have {number} values of {name} instead of 12: record "
+        f"{record} of {path}"
+        for number, name, record in (
+            (11, "segment_ids", 4),
+            (16, "input_ids", 6),
+        )
     ]
 
 
@@ -424,6 +418,14 @@ def built(tmp_path, rows):
     return tmp_path
 
 
+def rename(folder):
+    (folder / "b.tfrecord").rename(folder / "c.tfrecord")
+
+
+def exchange(folder):
+    helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(1, 8)] * 4)
+
+
 def change_vocabulary(folder):
     path = folder / "vocab.txt"
     path.write_text(path.read_text().replace("wa", "wA"))
@@ -432,26 +434,10 @@ def change_vocabulary(folder):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (
-            lambda folder: (folder / "b.tfrecord").unlink(),
-            r"expected .*/b\.tfrecord, as .* it is missing",
-        ),
-        (
-            lambda folder: shutil.copy(
-                folder / "a.tfrecord", folder / "c.tfrecord"
-            ),
-            r"1 file\(s\) are not of the build .*/c\.tfrecord",
-        ),
-        (
-            lambda folder: helpers.write_tfrecords(
-                folder / "a.tfrecord", [helpers.row(n, 8) for n in range(4)]
-            ),
-            r"bytes of .*/a\.tfrecord, .* of another build",
-        ),
-        (
-            change_vocabulary,
-            "is not the vocabulary that the data were built",
-        ),
+        (rename, r"expected .*/b\.tfrecord, as .* it is missing"),
+        (rename, r"1 file\(s\) are not of the build .*/c\.tfrecord"),
+        (exchange, r"bytes of .*/a\.tfrecord, .* of another build"),
+        (change_vocabulary, "is not the vocabulary that the data were built"),
     ],
 )
 def test_what_the_manifest_does_not_describe(built, change, error):
@@ -507,16 +493,6 @@ def test_all_files_of_a_data_set_of_others(tmp_path, rows):
     assert not warnings_with(report, "are missing")
     report = check_lib.report_on_records(files[1:], helpers.VOCAB)
     assert warnings_with(report, "/train-<i>-of-00002.tfrecord are among those")
-
-
-def test_text_of_unknown_tokens(tmp_path, rows):
-    for row in rows[:8]:
-        row["input_ids"] = [
-            helpers.UNK if i > helpers.MASK else i for i in row["input_ids"]
-        ]
-    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
-    (error,) = check(tmp_path).errors
-    assert "of the text's tokens are [UNK], from which nothing" in error
 
 
 def test_decode():
