@@ -284,12 +284,8 @@ class PretrainingData:
     def _parse(
         self, serialized, records, in_graph: bool = False
     ) -> dict[str, tf.Tensor]:
-        """Parses a batch and refuses records that do not fit.
-
-        Args:
-          serialized: <string>[B].
-          records: <int64>[B], their numbers.
-          in_graph: Refuse without Python code, thus in fewer words.
+        """Parses <string>[B] and refuses records that do not fit, by their
+        numbers <int64>[B], or without Python code, in fewer words.
         """
         length = self.config.max_seq_length
         parsed = tf.io.parse_example(serialized, records_lib.FEATURES)
@@ -399,11 +395,7 @@ class PretrainingData:
             )
 
     def _read_and_check(self, records: np.ndarray) -> list[bytes]:
-        """Serialized examples, all of which fit.
-
-        Raises:
-          DataError: If one does not.
-        """
+        """Serialized examples; a DataError where one does not fit."""
         serialized = list(self.records.read(records))
         try:
             self._parse(tf.constant(serialized), tf.constant(records, tf.int64))

@@ -321,12 +321,7 @@ class Crew:
     """Works on tasks in this process or in several."""
 
     def __init__(self, num_processes: int, *choices):
-        """Starts the processes.
-
-        Args:
-          num_processes: 1 works in this one.
-          *choices: Of `_make_builder`.
-        """
+        """Starts the processes; `choices` are those of `_make_builder`."""
         self.num_processes = num_processes
         self._choices = choices
         self._builder: parts_lib.PartBuilder | None = None

@@ -318,11 +318,7 @@ def problem_of_kind(name: str) -> str:
 
 
 def refuse_changed(file: CorpusFile) -> None:
-    """Refuses a file that is another one than when it was listed.
-
-    Raises:
-      ValueError: If it has another size or time of change.
-    """
+    """Raises a ValueError for a file that has changed since it was listed."""
     try:
         status = os.stat(file.path)
     except OSError:
@@ -344,11 +340,7 @@ def inside_corpus(output: str, corpus_dir: str) -> ValueError:
 
 
 def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
-    """Refuses a corpus whose files are empty.
-
-    Raises:
-      ValueError: If they are.
-    """
+    """Raises a ValueError for a corpus whose files are empty."""
     if not any(file.num_bytes for file in files):
         raise ValueError(
             f"Expected a folder with text. Received: {corpus_dir!r}, which "

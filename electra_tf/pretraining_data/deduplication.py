@@ -116,13 +116,8 @@ class Fingerprinter:
     def __call__(
         self, documents: Iterable[tuple[int, Sequence[str]]]
     ) -> Iterator[np.ndarray]:
-        """Fingerprints of documents, some at a time.
-
-        Args:
-          documents: Pairs of a file's number and a document's lines.
-
-        Yields:
-          RECORD[(documents)].
+        """Fingerprints RECORD[(documents)], some at a time, of pairs of a
+        file's number and a document's lines.
         """
         batch: list[tuple[int, str]] = []
         num_words = 0

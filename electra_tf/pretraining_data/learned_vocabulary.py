@@ -202,17 +202,7 @@ def learn_vocab(
     min_frequency: int,
     character_coverage: float,
 ) -> list[str]:
-    """Learns the longer pieces.
-
-    Args:
-      word_counts: Words and how often they occur.
-      vocab_size: Number of entries to reach.
-      special: Entries to begin with.
-      min_frequency: Pieces that occur less often are not learned.
-      character_coverage: See `frequent_characters`.
-
-    Returns:
-      The vocabulary.
+    """The special entries, then characters and longer pieces, as in `build`.
 
     Raises:
       ValueError: If `vocab_size` leaves no room for single characters.

@@ -165,19 +165,10 @@ def make(
     vocabulary: dict,
     versions: dict,
 ) -> dict[str, Any]:
-    """The manifest of one data set.
+    """The manifest of one data set: TRAINING or HELDOUT of the files.
 
-    Args:
-      build: What was asked for.
-      share: TRAINING or HELDOUT.
-      files: The corpus.
-      records: What became of each file.
-      shards: `name`, `examples` and `bytes` of each output file.
-      vocabulary: See `of_vocabulary`.
-      versions: See `versions`.
-
-    Raises:
-      ValueError: If the share has no example.
+    Each record says what became of a file; each shard has the `name`,
+    `examples` and `bytes` of an output file.
     """
     inputs = []
     for file, record in zip(files, records, strict=True):
@@ -211,11 +202,7 @@ def make(
 def refuse_empty(
     records: Sequence[FileRecord], build: Build, share: str
 ) -> None:
-    """Refuses a data set without an example.
-
-    Raises:
-      ValueError: If it would be one.
-    """
+    """Raises a ValueError for a data set without an example."""
     if any(record.counts_of(share).num_examples for record in records):
         return
     num_held_out = sum(r.heldout.num_documents for r in records)
@@ -264,11 +251,7 @@ def read(folder: str) -> dict | None:
 
 
 def refuse_foreign(output_dir: str, names: Sequence[str]) -> None:
-    """Refuses an output folder for files in it that no builder wrote.
-
-    Raises:
-      ValueError: If there are any.
-    """
+    """Raises a ValueError for files in an output folder of no builder's."""
     if names:
         raise ValueError(
             "Expected a new or empty --output-dir. Received: "
@@ -285,10 +268,8 @@ def check_finished(
     files: Sequence[corpus.CorpusFile],
     skips: bool,
 ) -> None:
-    """Checks that a finished build is the one asked for, and whole.
-
-    Raises:
-      ValueError: If it is not.
+    """Raises a ValueError unless a finished build is whole and the one asked
+    for.
     """
     has_skipped = any(entry["bad_inputs"] for entry in finished["inputs"])
     now: dict[str, Any] = {

@@ -122,11 +122,8 @@ def write_record(part: Part, records: Sequence[FileRecord]) -> None:
 
 
 def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
-    """What became of a part's input files, if it is finished and whole.
-
-    Args:
-      part: See `write_record`.
-      skips: Whether damaged places may have been left out.
+    """What became of a part's input files, if it is finished and whole, and
+    damaged places are left out of it only where one `skips` them.
     """
     try:
         with open(part.path + ".json", encoding="utf-8") as reader:
@@ -314,15 +311,7 @@ class PartBuilder:
         )
 
     def preflight(self, task: tuple, report: object) -> None:
-        """Prints the report on a sample of the corpus.
-
-        Args:
-          task: The files of the corpus, and those of a run's configuration.
-          report: Not called.
-
-        Raises:
-          ValueError: If the data would break a run.
-        """
+        """Prints the report on a sample of files, for a run's gin files."""
         from electra_tf import configs
         from electra_tf.command_line import gin_files
         from electra_tf.pretraining_data import check

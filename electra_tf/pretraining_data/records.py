@@ -215,12 +215,7 @@ class RandomAccessFile:
 
 
 def _fits(data: bytes, checksum: bytes) -> bool:
-    """Whether a TFRecord's checksum is that of its data.
-
-    Args:
-      data: Any.
-      checksum: 4 bytes, or fewer where a file ended.
-    """
+    """Whether a checksum of 4 bytes, or fewer at an end, is that of data."""
     crc = google_crc32c.value(data)
     # Masked, so that it differs from a checksum of checksums.
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
