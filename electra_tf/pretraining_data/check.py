@@ -640,7 +640,7 @@ def _records_of(path: str, problems: _Problems) -> Iterator[bytes]:
         )
 
 
-def _parse(serialized: list[bytes]) -> dict[str, tf.RaggedTensor] | None:
+def _parse(serialized: list[bytes]) -> Any:
     """Their features; None where one of them is no example."""
     try:
         return tf.io.parse_example(
@@ -697,7 +697,7 @@ def _parsed(
 
 def _bad_rows(
     rows: Sequence[np.ndarray], special: dict[str, int], vocab_size: int
-) -> Iterator[tuple[str, np.ndarray, bool]]:
+) -> Iterator[tuple[str, Any, bool]]:
     """Kinds of problems, <bool>[B] of who has one, and whether it is minor."""
     ids, mask, segments = rows
     length = ids.shape[1]

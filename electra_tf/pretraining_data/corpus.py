@@ -368,8 +368,7 @@ def read_lines(
     """
     reading = reading or Reading()
     try:
-        with open(path, "rb") as raw:
-            counted = _CountingReader(raw, digest)
+        with _CountedFile(path, digest) as counted:
             stream = io.BufferedReader(counted, _BLOCK_BYTES)
             num_told = 0
             for lines in batched(_lines_of(stream, path, path, reading)):
@@ -420,19 +419,16 @@ def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
         yield batch
 
 
-class _CountingReader(io.RawIOBase):
-    """Counts and digests what passes."""
+class _CountedFile(io.FileIO):
+    """Counts and digests what is read."""
 
-    def __init__(self, raw, digest):
-        self._raw = raw
-        self._digest = digest
+    def __init__(self, path: str, digest):
+        super().__init__(path)
         self.num_bytes = 0
-
-    def readable(self) -> bool:
-        return True
+        self._digest = digest
 
     def readinto(self, buffer) -> int:
-        num_bytes = self._raw.readinto(buffer)
+        num_bytes = super().readinto(buffer) or 0
         self.num_bytes += num_bytes
         if self._digest is not None:
             self._digest.update(memoryview(buffer)[:num_bytes])

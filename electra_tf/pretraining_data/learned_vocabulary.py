@@ -5,9 +5,7 @@ every entry can occur; the same text gives the same bytes.
 """
 
 import collections
-import contextlib
 import functools
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -269,19 +267,7 @@ def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
     path = vocabulary.settings_file(vocab_file)
     if not os.path.exists(path):
         return
-    settings = None
-    with (
-        open_or_refuse(path) as reader,
-        contextlib.suppress(ValueError, RecursionError),
-    ):
-        settings = json.load(reader)
-    # What another tool wrote there says other things, too.
-    if not isinstance(settings, dict) or "num_words" not in settings:
-        raise ValueError(
-            "Expected a new --vocab-file. Received: "
-            f"{vocab_file!r}, beside which is {path!r}, which this tool did "
-            "not write."
-        )
+    settings = files.read_json(path)
     validation.require_same(
         decisions,
         {name: settings.get(name) for name in decisions},
