@@ -10,7 +10,6 @@ import contextlib
 import functools
 import gc
 import glob
-import hashlib
 import json
 import multiprocessing
 import os
@@ -81,25 +80,34 @@ def build_dataset(args: argparse.Namespace) -> None:
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import examples  # noqa: F401
 
-    with Crew(num_processes, build, vocabulary, skips) as crew:
-        if finished is None and args.preflight:
+    choices = (build, vocabulary, skips)
+    if finished is None and args.preflight:
+        # Not in this process where others are forked from it.
+        with Crew(min(num_processes, 2), *choices) as crew:
             crew.run("preflight", [(files, args.gin_file)])
-        if args.preflight_only:
+    if args.preflight_only:
+        return
+    start = time.monotonic()
+    with unfinished_folder(output_dir) as folder:
+        # Another run may have come first, before this one locked the folder.
+        finished = manifest_lib.read(output_dir)
+        if finished is not None:
+            manifest_lib.check_finished(
+                output_dir, finished, build, entry, files, skips
+            )
+            say(f"{output_dir} already holds this data set; nothing to do")
             return
-        with unfinished_folder(output_dir) as folder:
-            # Another run may have come first, before this one had the folder.
-            finished = manifest_lib.read(output_dir)
-            if finished is not None:
-                manifest_lib.check_finished(
-                    output_dir, finished, build, entry, files, skips
-                )
-                say(f"{output_dir} already holds this data set; nothing to do")
-                return
-            _refuse_foreign_files(folders)
-            _warn_of_full_disk(folder, files)
-            start = time.monotonic()
+        _refuse_foreign_files(folders)
+        # Parts and the output lie side by side, each as large as text.
+        needed = 2 * sum(file.num_bytes for file in files)
+        if (free := shutil.disk_usage(folder).free) < needed:
+            errors.warn(
+                f"{free >> 20} MiB are free, and this will take some "
+                f"{needed >> 20} MiB or more while it runs"
+            )
+        with Crew(num_processes, *choices) as crew:
             outputs = _build_outputs(crew, folder, files, build, entry, skips)
-            _publish(output_dir, folder, outputs)
+        _publish(output_dir, folder, outputs)
     for share, content in outputs.items():
         totals = content["totals"]
         say(
@@ -164,16 +172,6 @@ def _build_outputs(
     }
 
 
-def _warn_of_full_disk(folder: str, files: Sequence[corpus.CorpusFile]) -> None:
-    # Parts and the output lie side by side, each as large as text.
-    needed = 2 * sum(file.num_bytes for file in files)
-    if (free := shutil.disk_usage(folder).free) < needed:
-        errors.warn(
-            f"{free >> 20} MiB are free, and this will take some "
-            f"{needed >> 20} MiB or more while it runs"
-        )
-
-
 def _find_duplicates(
     crew: "Crew",
     folder: str,
@@ -198,32 +196,24 @@ def _find_duplicates(
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
     _concatenate([part.path for part in parts], all_records)
-    first_document = 0
-    for i, part in enumerate(parts):
-        size = os.path.getsize(part.path) // deduplication.RECORD.itemsize
-        parts[i] = part._replace(
-            first_document=first_document, num_documents=size
-        )
-        first_document += size
-    if not first_document:
+    sizes = [os.path.getsize(part.path) for part in parts]
+    if not any(sizes):
         return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
     decided = deduplication.decide(records, len(files), threshold)
-    path = os.path.join(folder, deduplication.DECISIONS)
-    with files_lib.writing(path), open(path, "wb") as writer:
-        writer.write(decided.data)
-    names = json.dumps([file.name for file in files])
-    files_lib.write_atomically(
-        os.path.join(folder, deduplication.FILE_NAMES), names
-    )
+    ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
     return [
         part._replace(
-            decided=hashlib.sha256(
-                names.encode() + decided[part.documents].tobytes()
-            ).hexdigest()
+            decided=some,
+            kept_names={
+                i: files[i].name
+                for i in np.unique(
+                    some["kept_file"][some["kept_document"] > 0]
+                ).tolist()
+            },
         )
-        for part in parts
+        for part, some in zip(parts, np.split(decided, ends[:-1]), strict=True)
     ]
 
 

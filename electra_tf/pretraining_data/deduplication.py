@@ -14,7 +14,6 @@ bytes a document; finding duplicates takes some 60 bytes of memory a document.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,10 +41,7 @@ RECORD = np.dtype(
     ]
 )
 
-# In the unfinished folder: what becomes of each document, as an array on disk,
-# and the names of the files that it numbers.
-DECISIONS = "decisions"
-FILE_NAMES = "file_names.json"
+# What becomes of a document.
 DECISION = [
     # Whether the words are the same, and the likeness to the nearest copy.
     ("is_exact", "?"),
@@ -255,10 +251,10 @@ def decide(
     # Documents of a file are numbered from 1 for people.
     files = np.array(records["file"], np.int64)
     first_of_file = np.searchsorted(files, np.arange(num_files))
-    decided["kept_file"] = files[earlier]
-    decided["kept_document"] = np.where(
-        earlier >= 0, earlier - first_of_file[files[earlier]] + 1, 0
-    )
+    is_dropped = earlier >= 0
+    kept = earlier[is_dropped]
+    decided["kept_file"][is_dropped] = files[kept]
+    decided["kept_document"][is_dropped] = kept - first_of_file[files[kept]] + 1
     return decided
 
 
@@ -313,25 +309,16 @@ class Chooser:
         self._heldout_fraction = heldout_fraction
         self._dropped = dropped
         self._num_seen = 0
-        if dropped is not None and part.num_documents:
-            folder = os.path.dirname(part.path)
-            self._decided = np.memmap(
-                os.path.join(folder, DECISIONS), DECISION, "r"
-            )[part.documents]
-            with open(
-                os.path.join(folder, FILE_NAMES), encoding="utf-8"
-            ) as reader:
-                self._names = json.load(reader)
 
     def __call__(
         self, file_number: int, document_number: int, lines: list[str]
     ) -> str:
         position = self._num_seen
         self._num_seen += 1
-        if self._dropped is not None:
-            if position >= self._part.num_documents:
+        if self._part.decided is not None:
+            if position >= len(self._part.decided):
                 self.check_all_seen()
-            decision = self._decided[position]
+            decision = self._part.decided[position]
             if decision["kept_document"]:
                 self._list(decision, file_number, document_number, lines)
                 return manifest.DROPPED
@@ -347,7 +334,8 @@ class Chooser:
         Raises:
           ValueError: If they do not.
         """
-        if self._dropped is None or self._num_seen == self._part.num_documents:
+        decided = self._part.decided
+        if decided is None or self._num_seen == len(decided):
             return
         raise ValueError(
             "Expected the corpus to stay as it is while it is read. Received: "
@@ -361,7 +349,7 @@ class Chooser:
             "document": document_number + 1,
             "reason": "exact" if decision["is_exact"] else "near",
             "similarity": round(float(decision["similarity"]), 3),
-            "kept_file": self._names[int(decision["kept_file"])],
+            "kept_file": self._part.kept_names[int(decision["kept_file"])],
             "kept_document": int(decision["kept_document"]),
             "begins": " ".join(lines)[:SHOWN_CHARACTERS],
         }

@@ -18,6 +18,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import corpus, deduplication, manifest
 from electra_tf.pretraining_data.manifest import (
@@ -53,25 +55,16 @@ class Part(NamedTuple):
         endings. Names a digest of what decides their bytes.
       files: What is read.
       first_file: Number of the first of them in the corpus.
-      first_document: Number of the first document in the corpus, if that
-        matters.
-      num_documents: How many there are, if that matters.
-      decided: A digest of which of them are dropped.
+      decided: deduplication.DECISION of each of their documents, if some are
+        dropped.
+      kept_names: Number of a file -> its name, of those that `decided` names.
     """
 
     path: str
     files: list[corpus.CorpusFile]
     first_file: int
-    first_document: int = 0
-    num_documents: int = 0
-    decided: str = ""
-
-    @property
-    def documents(self) -> slice:
-        """Their numbers in the corpus."""
-        return slice(
-            self.first_document, self.first_document + self.num_documents
-        )
+    decided: np.ndarray | None = None
+    kept_names: dict[int, str] | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -83,13 +76,15 @@ class Part(NamedTuple):
 
     def at(self, folder: str, kind: str, decisions: Any) -> "Part":
         """With a path that names what decides the bytes of its files."""
-        key = [
-            decisions,
-            [(file.name, file.num_bytes, file.mtime_ns) for file in self.files],
-            self.decided,
+        names = [
+            (file.name, file.num_bytes, file.mtime_ns) for file in self.files
         ]
-        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
-        return self._replace(path=os.path.join(folder, f"{kind}-{digest}"))
+        key = json.dumps([decisions, names, self.kept_names])
+        digest = hashlib.sha256(key.encode())
+        if self.decided is not None:
+            digest.update(self.decided.tobytes())
+        path = os.path.join(folder, f"{kind}-{digest.hexdigest()[:24]}")
+        return self._replace(path=path)
 
 
 def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:

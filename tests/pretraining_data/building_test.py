@@ -410,21 +410,6 @@ def test_a_file_system_without_locks_keeps_nobody_out(folder, monkeypatch):
     assert manifest_of(folder)["totals"]["examples"] == 3
 
 
-def test_output_files_that_a_machine_lost_are_made_again(folder, monkeypatch):
-    """It said that they were written, and then it stopped."""
-    assert run(folder) == 0
-    expected = bytes_of(folder / "out")
-    other = f"--output-dir={folder / 'other'}"
-    with monkeypatch.context() as patch:
-        patch.setattr(building, "_publish", lambda *_: sys.exit(9))
-        with pytest.raises(SystemExit):
-            run(folder, other)
-    (shard,) = (folder / "other").rglob("pretrain_data.tfrecord-1-of-2")
-    shard.write_bytes(b"")
-    assert run(folder, other) == 0
-    assert bytes_of(folder / "other") == expected
-
-
 def rows_in(out, num_shards=1):
     return [
         [i for i in row if i > 4]
