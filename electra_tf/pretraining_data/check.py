@@ -295,6 +295,12 @@ def _check_examples(
         f"a word takes {per_word:.1f} tokens on average: the vocabulary knows "
         "letters rather than words of this language",
     )
+    report.warn_if(
+        sample.bad_input,
+        f"{len(sample.bad_input)} damaged place(s), which end the build, or "
+        "are left out with --on-bad-input=skip: "
+        + "".join(sample.bad_input[:1]),
+    )
     if not lengths:
         report.errors.append("the sample makes no examples: it has no tokens")
         return 0
@@ -309,12 +315,6 @@ def _check_examples(
         f"{cut:.0%} of the tokens are in no example: what does not fit into "
         f"one is cut off, and the longest line has {longest_line:,} tokens for "
         f"{max_seq_length}; give a sentence a line",
-    )
-    report.warn_if(
-        sample.bad_input,
-        f"{len(sample.bad_input)} damaged place(s), which end the build, or "
-        "are left out with --on-bad-input=skip: "
-        + "".join(sample.bad_input[:1]),
     )
     return num_examples
 
