@@ -579,27 +579,30 @@ def test_finished_parts_stay_after_ctrl_c(folder, method, monkeypatch, capsys):
     assert bytes_of(folder / "other") == bytes_of(folder / "out")
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--corpus-dir=none", "Expected a folder of text files"),
-        ("--output-dir=corpus", "did not write"),
-        ("--output-dir=corpus/out", "outside of the corpus"),
-        ("--output-dir=\udcff", r"in UTF-8. Received: b'\xff'"),
-    ],
-)
-def test_refuses_mistakes_before_importing_tensorflow(folder, flag, message):
+def test_refuses_mistakes_before_importing_tensorflow(folder):
+    mistakes = {
+        "--corpus-dir=none": "Expected a folder of text files",
+        f"--output-dir={folder}/corpus": "did not write",
+        f"--output-dir={folder}/corpus/out": "outside of the corpus",
+        "--output-dir=\udcff": r"in UTF-8. Received: b'\xff'",
+    }
     finished = helpers.execute(
         "-c",
         "import sys\n"
         "from tools import build_pretraining_dataset\n"
-        "code = build_pretraining_dataset.main(sys.argv[1:])\n"
-        "print(code, 'tensorflow' in sys.modules)",
+        f"flags, mistakes = sys.argv[1:-{len(mistakes)}], "
+        f"sys.argv[-{len(mistakes)}:]\n"
+        "for mistake in mistakes:\n"
+        "    code = build_pretraining_dataset.main([*flags, mistake])\n"
+        "    print(code, 'tensorflow' in sys.modules)",
         *flags_for(folder),
-        flag.replace("=corpus", f"={folder}/corpus"),
+        *mistakes,
     )
-    assert finished.stdout == "1 False\n"
-    assert message in finished.stderr
+    assert finished.stdout == "1 False\n" * len(mistakes)
+    for line, message in zip(
+        finished.stderr.splitlines(), mistakes.values(), strict=True
+    ):
+        assert message in line
 
 
 @pytest.mark.parametrize(
