@@ -64,7 +64,7 @@ class Part(NamedTuple):
     files: list[corpus.CorpusFile]
     first_file: int
     decided: np.ndarray | None = None
-    kept_names: dict[int, str] | None = None
+    kept_names: dict[int, str] = {}
 
     @property
     def num_bytes(self) -> int:
