@@ -13,7 +13,6 @@ Shapes: B batch, L length, N slots for predictions.
 """
 
 import hashlib
-import reprlib
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +56,23 @@ class PretrainingData:
         in_graph: bool = False,
     ):
         self.config = config
+        vocab_size = config.encoder.vocab_size
+        num_segments = config.encoder.type_vocab_size
+        # Feature -> what its values are below, and the same in words. Other
+        # orders of ones and zeros mean what they mean in the original.
+        self._ranges = {
+            "input_ids": (
+                vocab_size,
+                f"token ids from 0 to {vocab_size - 1} "
+                "(EncoderConfig.vocab_size - 1)",
+            ),
+            "input_mask": (2, "an input_mask of zeros and ones"),
+            "segment_ids": (
+                num_segments,
+                f"segment_ids from 0 to {num_segments - 1} "
+                "(EncoderConfig.type_vocab_size - 1)",
+            ),
+        }
         self.seed = seed
         self.shuffle = shuffle
         self.in_graph = in_graph
@@ -268,40 +284,37 @@ class PretrainingData:
     def _parse(
         self, serialized, records, in_graph: bool = False
     ) -> dict[str, tf.Tensor]:
-        """Parses a batch and refuses records that do not fit.
-
-        Args:
-          serialized: <string>[B].
-          records: <int64>[B], their numbers.
-          in_graph: Refuse without Python code, thus in fewer words.
+        """Parses <string>[B] and refuses records that do not fit, by their
+        numbers <int64>[B], or without Python code, in fewer words.
         """
         length = self.config.max_seq_length
-        vocab_size = self.config.encoder.vocab_size
-        num_segments = self.config.encoder.type_vocab_size
         parsed = tf.io.parse_example(serialized, records_lib.FEATURES)
-        ids = parsed["input_ids"].flat_values
         splits = length * tf.range(tf.shape(serialized)[0] + 1)
-        mask = parsed["input_mask"].flat_values
-        segments = parsed["segment_ids"].flat_values
-        fits = tf.reduce_all((ids >= 0) & (ids < vocab_size))
-        # Other orders of ones and zeros mean what they mean in the original.
-        fits &= tf.reduce_all((mask == 0) | (mask == 1))
-        fits &= tf.reduce_all((segments >= 0) & (segments < num_segments))
-        for name in FEATURE_NAMES:
+        fits = tf.constant(True)
+        for name, (limit, _) in self._ranges.items():
+            values = parsed[name].flat_values
+            fits &= tf.reduce_all((values >= 0) & (values < limit))
             fits &= tf.reduce_all(parsed[name].row_splits == splits)
         if in_graph:
             message = (
-                "DataError: Expected examples of "
-                f"{length} tokens with ids below {vocab_size}, a mask of zeros "
-                f"and ones, and segments below {num_segments}, received "
-                "others: electra-tf check-data shows them"
+                f"DataError: Expected examples of {length} tokens with "
+                + ", ".join(words for _, words in self._ranges.values())
+                + ", received others: electra-tf check-data shows them"
             )
             checked = tf.debugging.Assert(fits, [message])
         else:
             checked = tf.cond(
                 fits,
                 lambda: True,
-                lambda: self._find_and_refuse(parsed, records),
+                lambda: numpy_function(
+                    self._refuse,
+                    [
+                        records,
+                        tf.stack([x.row_lengths() for x in parsed.values()]),
+                        *(rows.to_tensor() for rows in parsed.values()),
+                    ],
+                    tf.bool,
+                ),
             )
         # A static shape, which XLA needs to compile the whole step.
         shape = [serialized.shape[0] or -1, length]
@@ -313,56 +326,31 @@ class PretrainingData:
                 for name in FEATURE_NAMES
             }
 
-    def _find_and_refuse(self, parsed, records) -> tf.Tensor:
-        """Raises for the first record of a batch that does not fit."""
-        lengths = [parsed[name].row_lengths() for name in FEATURE_NAMES]
-        return numpy_function(
-            self._refuse,
-            [
-                records,
-                tf.stack(lengths, 1),
-                *(parsed[name].to_tensor() for name in FEATURE_NAMES),
-            ],
-            tf.bool,
-        )
-
-    def _refuse(self, records, lengths, ids, mask, segments):
-        max_seq_length = self.config.max_seq_length
-        vocab_size = self.config.encoder.vocab_size
-        num_segments = self.config.encoder.type_vocab_size
-        largest, smallest = ids.max(1, initial=0), ids.min(1, initial=0)
-        bad_ids = (largest >= vocab_size) | (smallest < 0)
-        bad_mask = ((mask != 0) & (mask != 1)).any(1)
-        bad = (lengths != max_seq_length).any(axis=1) | bad_ids | bad_mask
-        bad |= ((segments < 0) | (segments >= num_segments)).any(1)
-        row = int(np.argmax(bad))
-        path, number = self.records.locate(int(records[row]))
-        for name, length in zip(FEATURE_NAMES, lengths[row], strict=True):
-            if length != max_seq_length:
-                raise errors.DataError(
-                    f"Expected {max_seq_length} values of {name} "
-                    "(ElectraConfig.max_seq_length), received "
-                    f"{length} in record {number} of {path}"
+    def _refuse(self, records, lengths, *features):
+        """Raises for a record of a batch that does not fit."""
+        length = self.config.max_seq_length
+        for (name, (limit, expected)), received, values in zip(
+            self._ranges.items(), lengths, features, strict=True
+        ):
+            wrong = (values < 0) | (values >= limit)
+            is_wrong = (received != length) | wrong.any(axis=1)
+            if not is_wrong.any():
+                continue
+            row = int(np.argmax(is_wrong))
+            path, number = self.records.locate(int(records[row]))
+            place, hint = f"in record {number} of {path}", ""
+            if received[row] != length:
+                what = received[row]
+                expected = (
+                    f"{length} values of {name} (ElectraConfig.max_seq_length)"
                 )
-        if bad_mask[row] and not bad_ids[row]:
+            else:
+                what = values[row][wrong[row]][0]
+                if name == "input_ids":
+                    hint = ": was it built with another vocabulary?"
             raise errors.DataError(
-                "Expected an input_mask of zeros and ones, received "
-                f"{reprlib.repr(np.unique(mask[row]).tolist())} in record "
-                f"{number} of {path}"
+                f"Expected {expected}, received {what} {place}{hint}"
             )
-        if not bad_ids[row]:
-            raise errors.DataError(
-                f"Expected segment_ids from 0 to {num_segments - 1} "
-                "(EncoderConfig.type_vocab_size - 1), received "
-                f"{reprlib.repr(np.unique(segments[row]).tolist())} in record "
-                f"{number} of {path}"
-            )
-        worst = smallest[row] if smallest[row] < 0 else largest[row]
-        raise errors.DataError(
-            f"Expected token ids from 0 to {vocab_size - 1} "
-            f"(EncoderConfig.vocab_size - 1), received {worst} in record "
-            f"{number} of {path}: was it built with another vocabulary?"
-        )
 
     def _check(self):
         """Parses a sample of the records, the first of every file included."""
@@ -407,11 +395,7 @@ class PretrainingData:
             )
 
     def _read_and_check(self, records: np.ndarray) -> list[bytes]:
-        """Serialized examples, all of which fit.
-
-        Raises:
-          DataError: If one does not.
-        """
+        """Serialized examples; a DataError where one does not fit."""
         serialized = list(self.records.read(records))
         try:
             self._parse(tf.constant(serialized), tf.constant(records, tf.int64))

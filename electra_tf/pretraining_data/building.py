@@ -10,13 +10,11 @@ import contextlib
 import functools
 import gc
 import glob
-import hashlib
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,9 +41,6 @@ MAX_MERGING_PROCESSES = 8
 _MOVING = "moving.json"
 _LOOKS_FALSE = ("0", "false", "n", "no", "off")
 
-# What locks a folder for this process.
-_locks: set[int] = set()
-
 say = functools.partial(arguments.say, "build_pretraining_dataset")
 
 
@@ -63,11 +58,9 @@ def build_dataset(args: argparse.Namespace) -> None:
     skips = args.on_bad_input == "skip"
     folders = building_flags.output_folders(args)
     output_dir = folders[0]
-    finished = None
-    if not args.preflight_only:
-        finished = manifest_lib.read(output_dir)
-        if finished is None:
-            _refuse_foreign_files(folders)
+    finished = None if args.preflight_only else manifest_lib.read(output_dir)
+    if finished is None and not args.preflight_only:
+        _refuse_foreign_files(folders)
     files = corpus.list_files(
         args.corpus_dir,
         bad_inputs.note if skips else None,
@@ -83,16 +76,17 @@ def build_dataset(args: argparse.Namespace) -> None:
     say("importing TensorFlow")
     build, vocabulary, entry = building_flags.make_build(args, files)
     # No more than there is work for.
-    num_parts = len(parts_lib.make_parts(files))
-    num_processes = min(args.num_processes, num_parts)
+    num_processes = min(args.num_processes, len(parts_lib.make_parts(files)))
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import examples  # noqa: F401
 
+    choices = (build, vocabulary, skips)
     if finished is None and args.preflight:
-        _preflight(files, build, vocabulary, args.gin_file, num_processes)
+        # Not in this process where others are forked from it.
+        with Crew(min(num_processes, 2), *choices) as crew:
+            crew.run("preflight", [(files, args.gin_file)])
     if args.preflight_only:
         return
-
     start = time.monotonic()
     with unfinished_folder(output_dir) as folder:
         # Another run may have come first, before this one locked the folder.
@@ -104,24 +98,36 @@ def build_dataset(args: argparse.Namespace) -> None:
             say(f"{output_dir} already holds this data set; nothing to do")
             return
         _refuse_foreign_files(folders)
+        # Parts and the output lie side by side, each as large as text.
         needed = 2 * sum(file.num_bytes for file in files)
         if (free := shutil.disk_usage(folder).free) < needed:
-            # Parts and the output lie side by side, each as large as text.
             errors.warn(
                 f"{free >> 20} MiB are free, and this will take some "
                 f"{needed >> 20} MiB or more while it runs"
             )
-        with Crew(build, vocabulary, num_processes, skips) as crew:
+        with Crew(num_processes, *choices) as crew:
             outputs = _build_outputs(crew, folder, files, build, entry, skips)
-            num_tokens = crew.counts.num_tokens
         _publish(output_dir, folder, outputs)
-    _tell(
-        outputs,
-        output_dir,
-        bad_inputs.count,
-        num_tokens,
-        time.monotonic() - start,
-    )
+    for share, content in outputs.items():
+        totals = content["totals"]
+        say(
+            f"wrote {totals['examples']} examples of {totals['documents']} "
+            f"documents, {totals['tokens']} tokens, to "
+            f"{len(content['shards'])} file(s) in "
+            f"{manifest_lib.folder_of(output_dir, share)}"
+        )
+    num_tokens = crew.counts.num_tokens
+    seconds = time.monotonic() - start
+    speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
+    say(f"{seconds:.1f} s{speed}")
+    totals = outputs[manifest_lib.TRAINING]["totals"]
+    if totals["dropped_documents"]:
+        say(
+            f"dropped {totals['dropped_documents']} document(s) that repeat "
+            f"earlier ones; {manifest_lib.DROPPED_DOCUMENTS} lists them"
+        )
+    if num_bad := bad_inputs.count + totals["bad_inputs"]:
+        errors.warn(f"left out {num_bad} damaged place(s) of the corpus")
 
 
 def _build_outputs(
@@ -131,8 +137,8 @@ def _build_outputs(
     build: manifest_lib.Build,
     entry: dict,
     skips: bool,
-) -> list[dict]:
-    """From the corpus to finished shards, by way of parts."""
+) -> dict[str, dict]:
+    """Share -> the manifest of its files, which are made by way of parts."""
     parts = parts_lib.make_parts(files)
     versions = manifest_lib.versions()
     if build.dedup:
@@ -143,7 +149,6 @@ def _build_outputs(
     decisions = (for_parts, entry["sha256"], versions)
     parts = [part.at(folder, "part", decisions) for part in parts]
     records = _build_parts(crew, parts, skips)
-    outputs = []
     for share in build.shares:
         try:
             manifest_lib.refuse_empty(records, build, share)
@@ -153,88 +158,18 @@ def _build_outputs(
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(part.path + ".json")
             raise
-        output, shards = _merge(crew, folder, parts, records, build, share)
-        output["manifest"] = manifest_lib.make(
-            build, share, files, records, shards, entry, versions
+    return {
+        share: manifest_lib.make(
+            build,
+            share,
+            files,
+            records,
+            _merge(crew, folder, parts, records, build, share),
+            entry,
+            versions,
         )
-        outputs.append(output)
-    return outputs
-
-
-def _tell(
-    outputs: Sequence[dict],
-    output_dir: str,
-    num_bad_inputs: int,
-    num_tokens: int,
-    seconds: float,
-) -> None:
-    """Says what was written, and how fast."""
-    for output in outputs:
-        totals = output["manifest"]["totals"]
-        say(
-            f"wrote {totals['examples']} examples of {totals['documents']} "
-            f"documents, {totals['tokens']} tokens, to "
-            f"{len(output['manifest']['shards'])} file(s) in "
-            f"{manifest_lib.folder_of(output_dir, output['share'])}"
-        )
-    speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
-    say(f"{seconds:.1f} s{speed}")
-    totals = outputs[0]["manifest"]["totals"]
-    if totals["dropped_documents"]:
-        say(
-            f"dropped {totals['dropped_documents']} document(s) that repeat "
-            f"earlier ones; {manifest_lib.DROPPED_DOCUMENTS} lists them"
-        )
-    if num_bad := num_bad_inputs + totals["bad_inputs"]:
-        errors.warn(f"left out {num_bad} damaged place(s) of the corpus")
-
-
-def _preflight(
-    files: Sequence[corpus.CorpusFile],
-    build: manifest_lib.Build,
-    vocabulary,
-    gin_files: Sequence[str],
-    num_processes: int,
-) -> None:
-    """Prints the report on a sample of the corpus."""
-    task = (files, build, vocabulary, gin_files)
-    if num_processes == 1:
-        report = _make_report(*task)
-    else:
-        # In a process of its own: those that build are forked from this one,
-        # in which nothing of TensorFlow must have run.
-        context = multiprocessing.get_context("fork")
-        with (
-            _telling_of_killed(),
-            futures.ProcessPoolExecutor(
-                1, mp_context=context, initializer=_start_child
-            ) as pool,
-        ):
-            report = pool.submit(_make_report, *task).result()
-    report.show(
-        sys.stderr,
-        "would break a run over this corpus; --no-preflight builds it "
-        "nevertheless",
-    )
-
-
-def _make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
-    from electra_tf import configs
-    from electra_tf.command_line import gin_files as gin_files_lib
-    from electra_tf.pretraining_data import check
-    from electra_tf.text import tokenization
-
-    # As for building, which may go on in this process.
-    use_one_thread()
-    config = None
-    if gin_files:
-        config = gin_files_lib.load(configs.PretrainingConfig, gin_files)
-    return check.report_on_text(
-        check.take_sample(files, build.reading()),
-        tokenization.FullTokenizer(vocabulary),
-        build.max_seq_length,
-        config,
-    )
+        for share in build.shares
+    }
 
 
 def _find_duplicates(
@@ -261,32 +196,24 @@ def _find_duplicates(
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
     _concatenate([part.path for part in parts], all_records)
-    first_document = 0
-    for i, part in enumerate(parts):
-        size = os.path.getsize(part.path) // deduplication.RECORD.itemsize
-        parts[i] = part._replace(
-            first_document=first_document, num_documents=size
-        )
-        first_document += size
-    if not first_document:
+    sizes = [os.path.getsize(part.path) for part in parts]
+    if not any(sizes):
         return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
     decided = deduplication.decide(records, len(files), threshold)
-    path = os.path.join(folder, deduplication.DECISIONS)
-    with files_lib.writing(path), open(path, "wb") as writer:
-        writer.write(decided.data)
-    names = json.dumps([file.name for file in files])
-    files_lib.write_atomically(
-        os.path.join(folder, deduplication.FILE_NAMES), names
-    )
+    ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
     return [
         part._replace(
-            decided=hashlib.sha256(
-                names.encode() + decided[part.documents].tobytes()
-            ).hexdigest()
+            decided=some,
+            kept_names={
+                i: files[i].name
+                for i in np.unique(
+                    some["kept_file"][some["kept_document"] > 0]
+                ).tolist()
+            },
         )
-        for part in parts
+        for part, some in zip(parts, np.split(decided, ends[:-1]), strict=True)
     ]
 
 
@@ -309,14 +236,8 @@ def _build_parts(
         add_up(Counts(), *done_before),
         "building examples",
     )
-    crew.run(
-        "build",
-        [
-            part
-            for part, records in zip(parts, finished, strict=True)
-            if records is None
-        ],
-    )
+    missing = [p for p, r in zip(parts, finished, strict=True) if r is None]
+    crew.run("build", missing)
     return [
         record
         for part, records in zip(parts, finished, strict=True)
@@ -331,35 +252,36 @@ def _merge(
     records: Sequence[manifest_lib.FileRecord],
     build: manifest_lib.Build,
     share: str,
-) -> tuple[dict, list[dict]]:
+) -> list[dict]:
     """Deals the parts' examples of a share to its output files."""
     num_examples = sum(r.counts_of(share).num_examples for r in records)
     names = build.shard_names(share)
-    num_shards = len(names)
-    if num_examples < num_shards:
+    if num_examples < len(names):
         errors.warn(
-            f"{num_examples} example(s) leave some of the {num_shards} output "
+            f"{num_examples} example(s) leave some of the {len(names)} output "
             "files empty"
         )
-    key = [part.path for part in parts] + [build.num_out_files, build.seed]
-    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
-    made = f"merged-{digest}" + (f".{share}" if share else "")
-    for other in glob.glob("merged-*", root_dir=folder):
-        if digest not in other:
-            shutil.rmtree(os.path.join(folder, other))
-    os.makedirs(os.path.join(folder, made), exist_ok=True)
-    for temporary in glob.glob(os.path.join(folder, made, "*.tmp*")):
-        os.remove(temporary)
-    paths = [os.path.join(folder, made, name) for name in names]
+    # Copying is quick: what another run has merged is merged anew.
+    made = _made(folder, share)
+    shutil.rmtree(made, ignore_errors=True)
+    os.makedirs(made)
+    paths = [os.path.join(made, name) for name in names]
     inputs = [part.path_of(share) for part in parts]
-    _merge_missing(crew, inputs, paths, build.seed)
-    if _num_bytes(paths) != _num_bytes(inputs):
-        # A machine that stopped has not written all that it said.
-        for path in paths:
-            os.remove(path)
-        _merge_missing(crew, inputs, paths, build.seed)
-    quotient, rest = divmod(num_examples, num_shards)
-    shards = [
+    num_groups = min(len(names), crew.num_processes, MAX_MERGING_PROCESSES)
+    crew.run(
+        "merge",
+        [
+            (inputs, paths, build.seed, range(i, len(names), num_groups))
+            for i in range(num_groups)
+        ],
+    )
+    if build.dedup and not share:
+        _concatenate(
+            [part.path_of(manifest_lib.DROPPED) for part in parts],
+            os.path.join(made, manifest_lib.DROPPED_DOCUMENTS),
+        )
+    quotient, rest = divmod(num_examples, len(names))
+    return [
         {
             "name": name,
             "examples": quotient + (i < rest),
@@ -367,32 +289,11 @@ def _merge(
         }
         for i, (name, path) in enumerate(zip(names, paths, strict=True))
     ]
-    if build.dedup and not share:
-        names.append(manifest_lib.DROPPED_DOCUMENTS)
-        _concatenate(
-            [part.path_of(manifest_lib.DROPPED) for part in parts],
-            os.path.join(folder, made, names[-1]),
-        )
-    return {"share": share, "made": made, "names": names}, shards
 
 
-def _merge_missing(
-    crew: "Crew", inputs: list[str], paths: list[str], seed: int
-) -> None:
-    """Deals the parts' examples to those output files that are not there."""
-    wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
-    num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
-    crew.run(
-        "merge",
-        [
-            (inputs, paths, seed, wanted[i::num_groups])
-            for i in range(num_groups)
-        ],
-    )
-
-
-def _num_bytes(paths: Sequence[str]) -> int:
-    return sum(map(os.path.getsize, paths))
+def _made(folder: str, share: str) -> str:
+    """Where the output files of a share are made."""
+    return os.path.join(folder, f"merged-{share or 'training'}")
 
 
 def _concatenate(paths: Sequence[str], target: str) -> None:
@@ -409,32 +310,27 @@ def _concatenate(paths: Sequence[str], target: str) -> None:
 class Crew:
     """Works on tasks in this process or in several."""
 
-    def __init__(
-        self,
-        build: manifest_lib.Build,
-        vocabulary: "vocabulary_lib.Vocabulary",
-        num_processes: int,
-        skips: bool,
-    ):
+    def __init__(self, num_processes: int, *choices):
+        """Starts the processes; `choices` are those of `_make_builder`."""
         self.num_processes = num_processes
-        self._worker: Worker | None = None
+        self._choices = choices
+        self._builder: parts_lib.PartBuilder | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
         self._done_before: Sequence[int] = Counts()
-        self._counts = Counts()
-        self._arguments = (build, vocabulary, skips)
         self._others = multiprocessing.active_children()
+        self._counters: Any = [*Counts()]
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
             # can be shared by forking (a second start per worker instead of
             # four), and each worker sets up threads of its own.
             context = multiprocessing.get_context("fork")
-            self._counters = context.Array("q", self._counts)
+            self._counters = context.Array("q", Counts())
             self._pool = futures.ProcessPoolExecutor(
                 num_processes,
                 mp_context=context,
                 initializer=_start_worker,
-                initargs=(*self._arguments, self._counters),
+                initargs=(self._counters, *choices),
             )
 
     def __enter__(self) -> "Crew":
@@ -459,33 +355,44 @@ class Crew:
         self._progress = progress.Progress(activity, total_bytes)
         self._progress.start(done_before[0])
         self._done_before = done_before
-        self._counts = Counts()
-        if self._pool is not None:
-            self._counters[:] = self._counts
+        self._counters[:] = Counts()
 
     @property
     def counts(self) -> Counts:
-        """Of the tasks since `start_progress`: what this process has done."""
-        if self._pool is not None:
-            return Counts(*self._counters[:])
-        return self._counts
+        """Of the tasks since `start_progress`: what this run has done."""
+        return Counts(*self._counters[:])
 
     def run(self, method: str, tasks: Sequence) -> None:
-        """Calls a method of `Worker` with each task; nothing comes back."""
+        """Calls a method of `PartBuilder` with each; nothing comes back."""
         if self._pool is None:
-            if self._worker is None and tasks:
-                self._worker = Worker(*self._arguments, self._report)
+            if self._builder is None and tasks:
+                self._builder = _make_builder(*self._choices)
             with few_collections():
                 for task in tasks:
-                    getattr(self._worker, method)(task)
+                    getattr(self._builder, method)(task, self._report)
         else:
-            self._run_in_pool(self._pool, method, tasks)
+            # Large parts first, so that no worker is left alone with one.
+            tasks = sorted(tasks, key=lambda t: -getattr(t, "num_bytes", 0))
+            try:
+                left = {self._pool.submit(_work, method, t) for t in tasks}
+                while left:
+                    done, left = futures.wait(
+                        left, 0.2, futures.FIRST_EXCEPTION
+                    )
+                    self._show()
+                    for future in done:
+                        future.result()
+            except BrokenProcessPool:
+                raise ValueError(
+                    "A building process was killed, perhaps for want of "
+                    "memory; try fewer --num-processes."
+                ) from None
         if self._progress is not None:
             self._progress.close()
             self._progress = None
 
     def _report(self, done: Sequence[int]) -> None:
-        self._counts = add_up(self._counts, done)
+        self._counters[:] = add_up(self._counters, done)
         self._show()
 
     def _show(self) -> None:
@@ -501,33 +408,6 @@ class Crew:
                 f"tokens  {speed:,.0f} tokens/s"
             )
         self._progress.update(total.num_bytes, figures)
-
-    def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
-        # Large parts first, so that no worker is left alone with one.
-        tasks = sorted(tasks, key=lambda task: -getattr(task, "num_bytes", 0))
-        with _telling_of_killed():
-            pending = {
-                pool.submit(_call_worker, method, task) for task in tasks
-            }
-            while pending:
-                done, pending = futures.wait(
-                    pending, 0.2, futures.FIRST_EXCEPTION
-                )
-                self._show()
-                for future in done:
-                    future.result()
-
-
-@contextlib.contextmanager
-def _telling_of_killed() -> Iterator[None]:
-    """Says in a line that a process of a pool was killed."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise ValueError(
-            "A building process was killed, perhaps for want of memory; "
-            "try fewer --num-processes."
-        ) from None
 
 
 @contextlib.contextmanager
@@ -562,68 +442,28 @@ def use_one_thread() -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
-class Worker:
-    """Does the tasks of one process, with one thread."""
+def _make_builder(
+    build: manifest_lib.Build,
+    vocabulary: "vocabulary_lib.Vocabulary",
+    skips: bool,
+) -> parts_lib.PartBuilder:
+    from electra_tf.text import tokenization
 
-    def __init__(
-        self,
-        build: manifest_lib.Build,
-        vocabulary: "vocabulary_lib.Vocabulary",
-        skips: bool,
-        report: Callable[[Sequence[int]], None],
-    ):
-        from electra_tf.text import tokenization
-
-        use_one_thread()
-        self._looks_for_near = build.dedup == "near"
-        self._report = report
-        self._builder = parts_lib.PartBuilder(
-            build,
-            tokenization.FullTokenizer(vocabulary),
-            corpus.BadInputs().note if skips else None,
-        )
-
-    def fingerprint(self, part: parts_lib.Part) -> None:
-        """Writes the fingerprints of a part's documents."""
-        # Named when the examples are built.
-        reading = self._builder.reading
-        if reading.on_bad_input is not None:
-            reading = reading._replace(on_bad_input=lambda message: None)
-
-        def documents():
-            for number, file in enumerate(part.files, part.first_file):
-                for some, num_bytes in corpus.documents_of(
-                    corpus.read_lines(file.path, reading=reading)
-                ):
-                    for document in some:
-                        yield number, document
-                    self._report(Counts(num_bytes, len(some)))
-
-        fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
-        with (
-            files_lib.whole_file(part.path) as temporary,
-            open(temporary, "wb") as writer,
-        ):
-            for records in fingerprinter(documents()):
-                writer.write(records.tobytes())
-
-    def build(self, part: parts_lib.Part) -> None:
-        """Writes the examples of a part, and last its record."""
-        records = self._builder.write(part, self._report)
-        parts_lib.write_record(part, records)
-
-    def merge(self, task: tuple) -> None:
-        """Writes some output files: see `parts.merge`."""
-        parts_lib.merge(*task)
+    use_one_thread()
+    return parts_lib.PartBuilder(
+        build,
+        tokenization.FullTokenizer(vocabulary),
+        corpus.BadInputs().note if skips else None,
+    )
 
 
-_worker: Worker | None = None
+# What a process of the crew works with: a builder, and where it reports.
+_worker: tuple[parts_lib.PartBuilder, Callable] | None = None
 
 
-def _start_child() -> None:
-    """Makes a process that was forked here depend on its parent."""
-    while _locks:
-        os.close(_locks.pop())
+def _start_worker(counters, *choices) -> None:
+    """Sets up what a process of the crew works with."""
+    global _worker
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -632,33 +472,22 @@ def _start_child() -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
-
-
-def _start_worker(
-    build: manifest_lib.Build,
-    vocabulary: "vocabulary_lib.Vocabulary",
-    skips: bool,
-    counters,
-) -> None:
-    """Sets up the worker of this process."""
-    global _worker
-    _start_child()
     # Ctrl-C reaches every process of the group; the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def report(done: Sequence[int]) -> None:
-        with counters.get_lock():
-            for i, count in enumerate(done):
-                counters[i] += count
-
-    _worker = Worker(build, vocabulary, skips, report)
+    _worker = _make_builder(*choices), functools.partial(_count, counters)
     _collect_rarely()
 
 
-def _call_worker(method: str, task: Any) -> None:
-    """Has the worker of this process do a task."""
+def _count(counters, done: Sequence[int]) -> None:
+    with counters.get_lock():
+        counters[:] = add_up(counters[:], done)
+
+
+def _work(method: str, task: Any) -> None:
+    """Has this process of the crew do a task."""
     assert _worker is not None
-    getattr(_worker, method)(task)
+    builder, report = _worker
+    getattr(builder, method)(task, report)
 
 
 def _refuse_foreign_files(folders: Sequence[str]) -> None:
@@ -697,7 +526,6 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
     folder = os.path.join(output_dir, manifest_lib.UNFINISHED)
     is_new = not os.path.exists(output_dir)
     lock = _lock(output_dir, folder)
-    _locks.add(lock)
     succeeded = False
     try:
         yield folder
@@ -718,7 +546,6 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
                 f"{num_finished} finished part(s) stay in {folder}; the same "
                 "command goes on from there"
             )
-        _locks.discard(lock)
         os.close(lock)
 
 
@@ -743,33 +570,30 @@ def _lock(output_dir: str, folder: str) -> int:
             ) from None
 
 
-def _publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
+def _publish(output_dir: str, folder: str, outputs: dict[str, dict]) -> None:
     """Moves what is made to where it belongs, the manifests last."""
-    folders = [
-        manifest_lib.folder_of(output_dir, output["share"])
-        for output in outputs
-    ]
-    _refuse_foreign_files(folders)
-    # What a run that was killed here has moved is made anew: see `merge`.
+    folders = {s: manifest_lib.folder_of(output_dir, s) for s in outputs}
+    _refuse_foreign_files([*folders.values()])
+    # What a run that was killed here has moved is made anew: see `_merge`.
     for target, names in _moving(output_dir).items():
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(os.path.join(target, name))
-    moving = {
-        target: [*output["names"], manifest_lib.FILE_NAME]
-        for target, output in zip(folders, outputs, strict=True)
-    }
-    files_lib.write_json(os.path.join(folder, _MOVING), moving)
+    made = {share: os.listdir(_made(folder, share)) for share in outputs}
+    files_lib.write_json(
+        os.path.join(folder, _MOVING),
+        {folders[s]: [*made[s], manifest_lib.FILE_NAME] for s in outputs},
+    )
     # The training set's manifest says that all is done: it comes last.
-    for target, output in reversed([*zip(folders, outputs, strict=True)]):
-        os.makedirs(target, exist_ok=True)
-        for name in output["names"]:
+    for share, content in reversed(outputs.items()):
+        os.makedirs(folders[share], exist_ok=True)
+        for name in made[share]:
             # To another file system it is copied.
             shutil.move(
-                os.path.join(folder, output["made"], name),
-                os.path.join(target, name),
+                os.path.join(_made(folder, share), name),
+                os.path.join(folders[share], name),
             )
         files_lib.write_atomically(
-            os.path.join(target, manifest_lib.FILE_NAME),
-            manifest_lib.text_of(output["manifest"]),
+            os.path.join(folders[share], manifest_lib.FILE_NAME),
+            manifest_lib.text_of(content),
         )

@@ -44,7 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-seq-length",
-        type=arguments.positive_int,
+        type=arguments.number(
+            int,
+            lambda length: length >= manifest.MIN_SEQ_LENGTH,
+            f"a whole number of at least {manifest.MIN_SEQ_LENGTH}",
+        ),
         default=128,
         help="Tokens in an example (default 128).",
     )
@@ -76,7 +80,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     parser.add_argument(
         "--heldout-fraction",
-        type=_share,
+        type=arguments.number(
+            float, lambda share: 0 <= share < 1, "a number from 0 to below 1"
+        ),
         default=0.0,
         help="Share of documents that goes to a data set of its own, "
         f"<output-dir>{manifest.HELDOUT_SUFFIX}. Chosen by a hash of their "
@@ -167,9 +173,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuses what needs no look at the corpus to be refused.
 
     Raises:
-      ValueError: If the examples would be too short, or all held out, a
-        path is empty or nothing that TensorFlow can open, or a flag has no
-        effect.
+      ValueError: If a path is empty or nothing that TensorFlow can open, or a
+        flag has no effect.
     """
     for path in (args.vocab_file, args.output_dir):
         if not corpus.is_utf8(path):
@@ -178,11 +183,6 @@ def check(args: argparse.Namespace) -> None:
             )
     if not args.output_dir:
         raise ValueError("Expected a folder as --output-dir. Received: ''.")
-    if args.max_seq_length < manifest.MIN_SEQ_LENGTH:
-        raise ValueError(
-            "Expected --max-seq-length of at least "
-            f"{manifest.MIN_SEQ_LENGTH}. Received: {args.max_seq_length}."
-        )
     threshold = getattr(args, "dedup_threshold", None)
     if threshold is not None and args.dedup != "near":
         raise ValueError(
@@ -199,11 +199,6 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(
             "Expected --gin-file with the preflight, which compares with it. "
             f"Received: --gin-file={gin_files[0]} with --no-preflight."
-        )
-    if args.heldout_fraction == 1:
-        raise ValueError(
-            "Expected a --heldout-fraction below 1, which would leave nothing "
-            f"to train on. Received: {args.heldout_fraction}."
         )
 
 

@@ -50,8 +50,6 @@ _MARKER = re.compile(r"\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 # One of several files of a data set, by its name.
 _ONE_OF_SEVERAL = re.compile(r"(.*?)(\d+)-of-(\d+)(.*)")
 _BATCH = 1000
-# TensorFlow's message may quote bytes that are no UTF-8.
-_PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
 
 class Report:
@@ -67,6 +65,11 @@ class Report:
         self.facts: dict[str, str] = {}
         self.warnings: list[str] = []
         self.errors: list[str] = []
+
+    def warn_if(self, condition: Any, line: str) -> None:
+        """Takes a warning where the condition holds."""
+        if condition:
+            self.warnings.append(line)
 
     def show(self, facts_to: TextIO, consequence: str) -> None:
         """Prints facts in a column; the rest goes to stderr line by line.
@@ -90,20 +93,22 @@ class Report:
 
     def compare_run(
         self,
-        config: configs.PretrainingConfig,
+        config: configs.PretrainingConfig | None,
         num_examples: int,
         vocab_size: int,
         max_seq_length: int,
     ) -> None:
-        """Compares examples with the run that they are for."""
-        for name, of_model, of_data in (
+        """Compares examples with the run that they are for, if it is known."""
+        if config is None:
+            return
+        for name, in_run, here in (
             ("vocab_size", config.model.encoder.vocab_size, vocab_size),
             ("max_seq_length", config.model.max_seq_length, max_seq_length),
         ):
-            if of_model != of_data:
+            if in_run != here:
                 self.errors.append(
-                    f"expected {name}={of_data} in the run's configuration, "
-                    f"received {of_model}"
+                    f"expected {name}={here} in the run's configuration, "
+                    f"received {in_run}"
                 )
         if not num_examples:
             return
@@ -113,16 +118,16 @@ class Report:
         self.facts["epochs"] = (
             f"{epochs:,.2f} in {num_steps:,} steps of {batch_size} examples"
         )
-        if epochs > _MAX_EPOCHS:
-            self.warnings.append(
-                f"the run sees every example {epochs:,.0f} times: more text, "
-                "or fewer steps"
-            )
-        if num_examples < batch_size:
-            self.warnings.append(
-                f"{num_examples} examples are fewer than the batch of "
-                f"{batch_size}: a step sees some of them twice"
-            )
+        self.warn_if(
+            epochs > _MAX_EPOCHS,
+            f"the run sees every example {epochs:,.0f} times: more text, or "
+            "fewer steps",
+        )
+        self.warn_if(
+            num_examples < batch_size,
+            f"{num_examples} examples are fewer than the batch of "
+            f"{batch_size}: a step sees some of them twice",
+        )
 
 
 class Sample(NamedTuple):
@@ -160,12 +165,11 @@ def take_sample(
     reading = (reading or corpus.Reading())._replace(
         on_bad_input=bad_input.append
     )
-    total = sum(file.num_bytes for file in files)
-    if total <= max_bytes:
-        chosen, bytes_of_each = list(files), max_bytes
-    else:
+    ends = np.cumsum([file.num_bytes for file in files])
+    total = int(ends[-1])
+    chosen, bytes_of_each = list(files), max_bytes
+    if total > max_bytes:
         # The files in which equidistant bytes of the corpus lie.
-        ends = np.cumsum([file.num_bytes for file in files])
         places = (np.arange(SAMPLE_PIECES) + 0.5) * total / SAMPLE_PIECES
         numbers = np.unique(np.searchsorted(ends, places, side="right"))
         chosen = [files[i] for i in numbers]
@@ -182,8 +186,7 @@ def take_sample(
         + f"{len(files)} file(s)"
         + ", from the beginning of each" * (num_read < total)
     )
-    share = num_read / total if total else 1.0
-    return Sample(texts, share, description, bad_input)
+    return Sample(texts, num_read / max(total, 1), description, bad_input)
 
 
 def _read_beginning(
@@ -227,123 +230,93 @@ def report_on_text(
       config: Of the run that the examples are for, if that is known.
     """
     report = Report()
-    report.facts["sample"] = sample.description
     lines = [line for file in sample.files for line in file if line]
-    words = _Words(lines, tokenizer)
-    examples = _Examples(sample, tokenizer, max_seq_length)
-    num_tokens, num_words = examples.num_tokens, words.num_words
-    report.facts["text"] = (
-        f"{examples.num_documents:,} documents, {examples.num_lines:,} "
-        f"lines, {num_words:,} words, {num_tokens:,} tokens"
+    counts = tokenization.count_words(
+        [lines], tokenizer.do_lower_case, tokenizer.strip_accents
     )
-    report.facts["tokens"] = (
-        f"{words.num_pieces / max(num_words, 1):.2f} a word, "
-        f"{num_tokens / max(examples.num_lines, 1):,.1f} a line, "
-        f"{num_tokens / max(examples.num_documents, 1):,.1f} a document"
+    report.facts["sample"] = sample.description
+    num_examples = _check_examples(
+        report, sample, tokenizer, max_seq_length, counts.total()
     )
     _check_special_tokens(report, tokenizer, lines)
-    if num_words:
-        _check_unknown(report, words, tokenizer)
-        _check_treatment(report, words, tokenizer)
+    if counts:
+        _check_words(report, counts, tokenizer)
+        _check_treatment(report, counts, tokenizer)
         if tokenizer.do_lower_case and tokenizer.strip_accents:
             report.warnings += stripped_words(lines)
-        pieces = words.num_pieces / num_words
-        if pieces > _MAX_PIECES_PER_WORD:
-            report.warnings.append(
-                f"a word takes {pieces:.1f} tokens on average: the vocabulary "
-                "knows letters rather than words of this language"
-            )
-    if not examples.lengths:
-        report.errors.append("the sample makes no examples: it has no tokens")
-    elif examples.padding > _MAX_PADDING:
-        report.warnings.append(
-            f"{examples.padding:.0%} of the examples is padding, which is "
-            "computed for nothing: documents are short; use a smaller "
-            "--max-seq-length, or pack them together: "
-            "--no-blanks-separate-docs if blank lines separate them, larger "
-            "files if they are files"
-        )
-    if examples.lengths and examples.cut > _MAX_CUT:
-        report.warnings.append(
-            f"{examples.cut:.0%} of the tokens are in no example: what does "
-            "not fit into one is cut off, and the longest line has "
-            f"{examples.longest_line:,} tokens for {max_seq_length}; give a "
-            "sentence a line"
-        )
-    if sample.bad_input:
-        report.warnings.append(
-            f"{len(sample.bad_input)} damaged place(s), which end the build, "
-            f"or are left out with --on-bad-input=skip: {sample.bad_input[0]}"
-        )
-    num_examples = round(len(examples.lengths) / max(sample.share, 1e-12))
-    report.facts["examples"] = (
-        f"about {num_examples:,} of {max_seq_length} tokens, "
-        f"{examples.padding:.1%} of it padding"
+    report.compare_run(
+        config, num_examples, tokenizer.vocab_size, max_seq_length
     )
-    if config is not None:
-        report.compare_run(
-            config, num_examples, tokenizer.vocab_size, max_seq_length
-        )
     return report
 
 
-class _Words:
-    """The words of some lines, and what the vocabulary makes of them."""
-
-    def __init__(self, lines: list[str], tokenizer):
-        self.counts = tokenization.count_words(
-            [lines], tokenizer.do_lower_case, tokenizer.strip_accents
-        )
-        ids = tokenizer.tokenize(tf.constant(list(self.counts), tf.string))
-        self.num_words = self.counts.total()
-        self.num_pieces = 0
-        self.unknown: collections.Counter[str] = collections.Counter()
-        self.used: set[int] = set()
-        for (word, count), pieces in zip(
-            self.counts.items(), ids.to_list(), strict=True
-        ):
-            self.num_pieces += count * len(pieces)
-            self.used.update(pieces)
-            if tokenizer.unk_token_id in pieces:
-                self.unknown[word] = count
-
-    @property
-    def unknown_share(self) -> float:
-        return self.unknown.total() / max(self.num_words, 1)
-
-
-class _Examples:
-    """The examples of a sample."""
-
-    def __init__(self, sample, tokenizer, max_seq_length):
-        tokenize = examples_lib.CachingLineTokenizer(tokenizer)
-        builder = examples_lib.ExampleBuilder(
-            tokenizer, max_seq_length, random.Random(0)
-        )
-        self.num_documents = self.num_lines = self.num_tokens = 0
-        self.longest_line = num_kept = 0
-        self.lengths = []
-        for lines in sample.files:
-            in_document = False
-            # The end of a sampled file may be missing.
-            lines = [*lines, ""]
-            for line, packed in zip(lines, tokenize(lines), strict=True):
-                num_ids = records_lib.count_ids(packed)
-                if line:
-                    segments = builder.add(packed, num_ids)
-                else:
-                    self.num_documents += in_document
-                    segments = builder.end()
-                in_document = bool(line)
-                self.num_lines += in_document
-                self.num_tokens += num_ids
-                self.longest_line = max(self.longest_line, num_ids)
-                if segments is not None:
-                    self.lengths.append(segments.num_tokens)
-                    num_kept += segments.num_first + segments.num_second
-        num_positions = len(self.lengths) * max_seq_length
-        self.padding = 1 - sum(self.lengths) / max(num_positions, 1)
-        self.cut = 1 - num_kept / max(self.num_tokens, 1)
+def _check_examples(
+    report, sample, tokenizer, max_seq_length, num_words
+) -> int:
+    """Builds the sample's examples; how many the corpus will have."""
+    tokenize = examples_lib.CachingLineTokenizer(tokenizer)
+    builder = examples_lib.ExampleBuilder(
+        tokenizer, max_seq_length, random.Random(0)
+    )
+    num_documents = num_lines = num_tokens = longest_line = num_kept = 0
+    lengths = []
+    for lines in sample.files:
+        in_document = False
+        lines = [*lines, ""]  # The end of a sampled file may be missing.
+        for line, packed in zip(lines, tokenize(lines), strict=True):
+            num_ids = records_lib.count_ids(packed)
+            segments = builder.add(packed, num_ids) if line else builder.end()
+            num_documents += in_document and not line
+            in_document = bool(line)
+            num_lines += in_document
+            num_tokens += num_ids
+            longest_line = max(longest_line, num_ids)
+            if segments is not None:
+                lengths.append(segments.num_tokens)
+                num_kept += segments.num_first + segments.num_second
+    num_examples = round(len(lengths) / max(sample.share, 1e-12))
+    padding = 1 - sum(lengths) / max(len(lengths) * max_seq_length, 1)
+    cut = 1 - num_kept / max(num_tokens, 1)
+    per_word = num_tokens / max(num_words, 1)
+    report.facts["text"] = (
+        f"{num_documents:,} documents, {num_lines:,} lines, {num_words:,} "
+        f"words, {num_tokens:,} tokens"
+    )
+    report.facts["tokens"] = (
+        f"{per_word:.2f} a word, {num_tokens / max(num_lines, 1):,.1f} a line, "
+        f"{num_tokens / max(num_documents, 1):,.1f} a document"
+    )
+    report.facts["examples"] = (
+        f"about {num_examples:,} of {max_seq_length} tokens, {padding:.1%} of "
+        "it padding"
+    )
+    report.warn_if(
+        per_word > _MAX_PIECES_PER_WORD,
+        f"a word takes {per_word:.1f} tokens on average: the vocabulary knows "
+        "letters rather than words of this language",
+    )
+    report.warn_if(
+        sample.bad_input,
+        f"{len(sample.bad_input)} damaged place(s), which end the build, or "
+        "are left out with --on-bad-input=skip: "
+        + "".join(sample.bad_input[:1]),
+    )
+    if not lengths:
+        report.errors.append("the sample makes no examples: it has no tokens")
+        return 0
+    report.warn_if(
+        padding > _MAX_PADDING,
+        f"{padding:.0%} of the examples is padding: use a smaller "
+        "--max-seq-length, or pack short documents together, by "
+        "--no-blanks-separate-docs or in larger files",
+    )
+    report.warn_if(
+        cut > _MAX_CUT,
+        f"{cut:.0%} of the tokens are in no example: what does not fit into "
+        f"one is cut off, and the longest line has {longest_line:,} tokens for "
+        f"{max_seq_length}; give a sentence a line",
+    )
+    return num_examples
 
 
 def _check_special_tokens(report, tokenizer, lines) -> None:
@@ -352,30 +325,27 @@ def _check_special_tokens(report, tokenizer, lines) -> None:
     report.facts["special tokens"] = ", ".join(
         f"{token} {vocab.index(token)}" for token in vocabulary.SPECIAL_TOKENS
     )
-    if tokenizer.pad_token_id != 0:
-        report.warnings.append(
-            f"[PAD] is {tokenizer.pad_token_id} in the vocabulary and should "
-            "be 0, as in every released one: other libraries count on it"
-        )
+    report.warn_if(
+        tokenizer.pad_token_id != 0,
+        f"[PAD] is {tokenizer.pad_token_id} in the vocabulary; other libraries "
+        "count on 0",
+    )
     if "" in vocab:
         report.warnings.append(
             f"the vocabulary has {vocab.count('')} blank line(s), the first on "
             f"line {vocab.index('') + 1}: an id that no text gets"
         )
-    if not any(entry.startswith("##") for entry in vocab):
-        report.warnings.append(
-            "no entry of the vocabulary starts with ##: words that are no "
-            "entry themselves become [UNK]; is this a WordPiece vocabulary?"
-        )
+    report.warn_if(
+        not any(entry.startswith("##") for entry in vocab),
+        "no entry of the vocabulary starts with ##: is it one of WordPiece?",
+    )
     markers = collections.Counter(
         marker for line in lines for marker in _MARKER.findall(line)
     )
-    if markers:
-        token, count = markers.most_common(1)[0]
+    for token, count in markers.most_common(1):
         report.warnings.append(
-            f"{sum(markers.values())} special token(s) stand in the text, such "
-            f"as {token} ({count} times): in text they are words like any "
-            "other, never the token"
+            f"{markers.total()} special token(s) stand in the text, such as "
+            f"{token} ({count} times): there they are words like any other"
         )
 
 
@@ -388,38 +358,52 @@ def _spellings(vocab: Sequence[str]) -> list[str]:
     ]
 
 
-def _check_unknown(report, words, tokenizer) -> None:
-    report.facts["vocabulary"] = (
-        f"{tokenizer.vocab_size:,} entries, {len(words.used):,} of them in "
-        "the sample"
+def _check_words(report, counts: collections.Counter[str], tokenizer) -> None:
+    """Looks for words that become [UNK], and characters that no entry has."""
+    pieces = tokenizer.tokenize(tf.constant(list(counts), tf.string)).to_list()
+    unknown = collections.Counter(
+        {
+            word: counts[word]
+            for word, ids in zip(counts, pieces, strict=True)
+            if tokenizer.unk_token_id in ids
+        }
     )
-    text = f"{words.unknown_share:.3%} of the words"
-    if words.unknown:
-        text += ", most often " + ", ".join(
+    num_pieces = sum(
+        count * len(ids)
+        for count, ids in zip(counts.values(), pieces, strict=True)
+    )
+    num_used = len(set(itertools.chain.from_iterable(pieces)))
+    report.facts["vocabulary"] = (
+        f"{tokenizer.vocab_size:,} entries, {num_used:,} of them in the sample"
+    )
+    share = unknown.total() / counts.total()
+    report.facts["[UNK]"] = (
+        f"{share:.3%} of the words"
+        + (", most often " * bool(unknown))
+        + ", ".join(
             f"{word if len(word) <= 20 else word[:17] + '...'!r} ({count})"
-            for word, count in words.unknown.most_common(_NUM_NAMED)
+            for word, count in unknown.most_common(_NUM_NAMED)
         )
-    report.facts["[UNK]"] = text
-    if words.unknown_share > _MAX_UNKNOWN:
-        report.warnings.append(
-            f"{words.unknown_share:.1%} of the words are [UNK]: is the "
-            "vocabulary of this language, and are the flags its own?"
-        )
-    if words.unknown.total() > _MOSTLY_UNKNOWN * words.num_pieces:
+    )
+    report.warn_if(
+        share > _MAX_UNKNOWN,
+        f"{share:.1%} of the words are [UNK]: is the vocabulary of this "
+        "language, and are the flags its own?",
+    )
+    if unknown.total() > _MOSTLY_UNKNOWN * num_pieces:
         report.errors.append(
-            f"{words.unknown.total() / words.num_pieces:.0%} of the tokens "
-            "would be [UNK], from which nothing can be learned"
+            f"{unknown.total() / num_pieces:.0%} of the tokens would be [UNK], "
+            "from which nothing can be learned"
         )
     known = set("".join(_spellings(tokenizer.vocab)))
     missing: collections.Counter[str] = collections.Counter()
-    for word, count in words.unknown.items():
+    for word, count in unknown.items():
         for character in word:
-            if character not in known:
-                missing[character] += count
+            missing[character] += count * (character not in known)
+    missing = +missing
     if not missing:
         return
-    num_characters = sum(len(w) * count for w, count in words.counts.items())
-    share = missing.total() / num_characters
+    share = missing.total() / sum(len(w) * n for w, n in counts.items())
     named = [
         # A combining one on a dotted circle.
         f"{'◌' * bool(unicodedata.combining(c)) + c!r} U+{ord(c):04X} ({n})"
@@ -428,14 +412,14 @@ def _check_unknown(report, words, tokenizer) -> None:
     report.facts["missing characters"] = (
         f"{len(missing)} kind(s), {share:.3%} of the text: {', '.join(named)}"
     )
-    if share > _MAX_MISSING_CHARACTERS:
-        report.warnings.append(
-            f"{share:.2%} of the characters are not in the vocabulary, first "
-            f"of all {named[0]}: every word with one is [UNK]"
-        )
+    report.warn_if(
+        share > _MAX_MISSING_CHARACTERS,
+        f"{share:.2%} of the characters are not in the vocabulary, first of "
+        f"all {named[0]}: every word with one is [UNK]",
+    )
 
 
-def _check_treatment(report, words, tokenizer) -> None:
+def _check_treatment(report, counts: collections.Counter[str], tokenizer):
     """Checks that the vocabulary is of text that was treated likewise."""
     entries = _spellings(tokenizer.vocab)
     lower, strip = tokenizer.do_lower_case, tokenizer.strip_accents
@@ -459,14 +443,12 @@ def _check_treatment(report, words, tokenizer) -> None:
             )
         if is_treated or kept:
             continue
-        affected = sum(
-            n for word, n in words.counts.items() if word != treat(word)
+        affected = sum(n for word, n in counts.items() if word != treat(word))
+        report.warn_if(
+            affected > 0.01 * counts.total(),
+            f"{affected / counts.total():.1%} of the words have {what}, but no "
+            f"entry of the vocabulary has: use {do}",
         )
-        if (share := affected / words.num_words) > 0.01:
-            report.warnings.append(
-                f"{share:.1%} of the words have {what}, but no entry of the "
-                f"vocabulary has: use {do}"
-            )
 
 
 def _stripped(text: str) -> str:
@@ -534,15 +516,15 @@ class _Problems:
         self._counts: collections.Counter[str] = collections.Counter()
         self._first: dict[str, str] = {}
 
-    def add(self, kind: str, path: str, records: Sequence | np.ndarray) -> None:
-        if len(records):
-            self._counts[kind] += len(records)
-            self._first.setdefault(kind, f"record {records[0]} of {path}")
+    def add(self, kind: str, path: str, numbers: Sequence | np.ndarray) -> None:
+        if len(numbers):
+            self._counts[kind] += len(numbers)
+            self._first.setdefault(kind, f"record {numbers[0]} of {path}")
 
     def lines(self) -> list[str]:
         return [
             f"{count:,} record(s) {kind}: {self._first[kind]}"
-            + (" is the first" if count > 1 else "")
+            + " is the first" * (count > 1)
             for kind, count in self._counts.items()
         ]
 
@@ -572,11 +554,10 @@ def report_on_records(
       The report; it has errors if a run over the data would end or train on
       nonsense.
     """
-    report = Report()
+    report, problems, doubts = Report(), _Problems(), _Problems()
     special = {
         token: list(vocab).index(token) for token in vocabulary.SPECIAL_TOKENS
     }
-    problems, doubts = _Problems(), _Problems()
     length = config.model.max_seq_length if config else 0
     num_tokens = num_two_segments = 0
     id_counts = np.zeros(len(vocab), np.int64)
@@ -586,22 +567,26 @@ def report_on_records(
     sampled = np.linspace(0, len(files) - 1, min(num_samples, len(files)))
     sampled_files = {files[int(i)] for i in sampled}
     for path in files:
-        for first, batch in _serialized(path, problems):
-            *rows, records = _parsed(batch, path, first, length, problems)
-            if not len(records):
+        records = _records_of(path, problems)
+        first = 0
+        while batch := [*itertools.islice(records, _BATCH)]:
+            numbers = np.arange(first, first + len(batch))
+            first += len(batch)
+            *rows, numbers = _parsed(batch, path, numbers, length, problems)
+            if not len(numbers):
                 continue
             input_ids, mask, segments = rows
             # The model's, or else what most of the first records have.
             length = input_ids.shape[1]
-            for kind, is_bad, is_doubt in _bad_rows(rows, len(vocab), special):
+            for kind, is_bad, is_doubt in _bad_rows(rows, special, len(vocab)):
                 (doubts if is_doubt else problems).add(
-                    kind, path, records[is_bad]
+                    kind, path, numbers[is_bad]
                 )
             is_token = mask == 1
             ids = input_ids[is_token]
             ids = ids[(ids >= 0) & (ids < len(vocab))]
             id_counts += np.bincount(ids, minlength=len(vocab))
-            num_examples[path] += len(records)
+            num_examples[path] += len(numbers)
             num_tokens += int(is_token.sum())
             num_two_segments += int((segments == 1).any(-1).sum())
             hashes.update(hash(row.tobytes()) for row in input_ids)
@@ -612,13 +597,9 @@ def report_on_records(
         f"{len(files):,} file(s), {total:,} examples of {length} tokens"
     )
     if total:
-        _describe(
-            report,
-            1 - num_tokens / (total * length),
-            id_counts,
-            special,
-            1 - len(hashes) / total,
-        )
+        padding = 1 - num_tokens / (total * length)
+        duplicates = 1 - len(hashes) / total
+        _describe(report, padding, id_counts, special, duplicates)
         report.facts["segments"] = (
             f"two in {num_two_segments / total:.1%} of the examples"
         )
@@ -633,107 +614,89 @@ def report_on_records(
         report.errors.append(
             f"the {len(files)} file(s) hold no example, {files[0]} first of all"
         )
-    elif config is not None:
+    else:
         report.compare_run(config, total, len(vocab), length)
     return report
 
 
-def _serialized(
-    path: str, problems: _Problems
-) -> Iterator[tuple[int, list[bytes]]]:
-    """Batches of a file's records with the number of each one's first."""
-    num_records = 0
-    records = (
-        tf.data.TFRecordDataset(path)
-        .with_options(replicas.UNTUNED)
-        .as_numpy_iterator()
-    )
-    batch: list[bytes] = []
+def _records_of(path: str, problems: _Problems) -> Iterator[bytes]:
+    """The records of a file, as far as it can be read."""
+    data = tf.data.TFRecordDataset(path).with_options(replicas.UNTUNED)
+    number = 0
     try:
-        for record in records:
-            batch.append(record)
-            if len(batch) == _BATCH:
-                yield num_records, batch
-                num_records += len(batch)
-                batch = []
+        for record in data.as_numpy_iterator():
+            yield record
+            number += 1
     except tf.errors.OpError as error:
-        reason = "damaged, cut short or no TFRecord"
-        if not isinstance(
+        reason = error.message
+        if isinstance(
             error, tf.errors.DataLossError | tf.errors.OutOfRangeError
         ):
-            reason = error.message
+            reason = "damaged, cut short or no TFRecord"
         problems.add(
             f"cannot be read ({reason}), nor what follows in the file",
             path,
-            [num_records + len(batch)],
+            [number],
         )
-    if batch:
-        yield num_records, batch
+
+
+def _parse(serialized: list[bytes]) -> Any:
+    """Their features; None where one of them is no example."""
+    try:
+        return tf.io.parse_example(
+            tf.constant(serialized, tf.string), records_lib.FEATURES
+        )
+    # TensorFlow's message may quote bytes that are no UTF-8.
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
+        return None
 
 
 def _parsed(
     serialized: list[bytes],
     path: str,
-    first: int,
+    numbers: np.ndarray,
     length: int,
     problems: _Problems,
 ) -> list[np.ndarray]:
     """Three times <int64>[B, L] of examples that fit, and their numbers."""
     names = records_lib.FEATURE_NAMES
-    records = np.arange(first, first + len(serialized))
-
-    def parse(some: list[bytes]) -> dict:
-        return tf.io.parse_example(
-            tf.constant(some, tf.string), records_lib.FEATURES
-        )
-
-    try:
-        parsed = parse(serialized)
-    except _PARSE_ERRORS:
-        is_whole = np.ones(len(serialized), bool)
-        for i, record in enumerate(serialized):
-            try:
-                parse([record])
-            except _PARSE_ERRORS:
-                is_whole[i] = False
+    parsed = _parse(serialized)
+    if parsed is None:
+        is_whole = np.array([_parse([r]) is not None for r in serialized])
         problems.add(
             f"are no examples with int64 {', '.join(names)}",
             path,
-            records[~is_whole],
+            numbers[~is_whole],
         )
-        records = records[is_whole]
-        parsed = parse(list(itertools.compress(serialized, is_whole)))
+        numbers = numbers[is_whole]
+        serialized = list(itertools.compress(serialized, is_whole))
+        parsed = _parse(serialized)
     lengths = np.stack([parsed[name].row_lengths() for name in names], axis=-1)
     has_values = lengths.any(axis=-1)
     if not has_values.all():
-        others = records_lib.feature_names(
-            serialized[records[~has_values][0] - first]
-        )
+        others = records_lib.feature_names(serialized[np.argmin(has_values)])
         problems.add(
             f"have no int64 {', '.join(names)}, but {', '.join(others)}",
             path,
-            records[~has_values],
+            numbers[~has_values],
         )
     if not length and has_values.any():
         length = 1 + int(np.bincount(lengths.flat)[1:].argmax())
-    fits = has_values & (lengths == length).all(axis=-1)
+    fits = (lengths == length).all(axis=-1) & has_values
     for row in np.flatnonzero(~fits & has_values):
         wrong = int(np.argmax(lengths[row] != length))
         problems.add(
             f"have {lengths[row, wrong]} values of {names[wrong]} instead of "
             f"{length}",
             path,
-            records[[row]],
+            numbers[[row]],
         )
-    rows = [
-        parsed[name].to_tensor(shape=[None, length]).numpy()[fits]
-        for name in names
-    ]
-    return [*rows, records[fits]]
+    rows = [parsed[n].to_tensor(shape=[None, length]).numpy() for n in names]
+    return [*(values[fits] for values in rows), numbers[fits]]
 
 
 def _bad_rows(
-    rows: Sequence[np.ndarray], vocab_size: int, special: dict[str, int]
+    rows: Sequence[np.ndarray], special: dict[str, int], vocab_size: int
 ) -> Iterator[tuple[str, Any, bool]]:
     """Kinds of problems, <bool>[B] of who has one, and whether it is minor."""
     ids, mask, segments = rows
@@ -755,31 +718,33 @@ def _bad_rows(
     is_padding = (ids == 0) | (ids == special["[PAD]"])
     is_stray = (mask == 0) & (~is_padding | (segments != 0))
     has_text = (is_token & ~is_cls & ~is_sep).any(axis=-1)
-    yield (
-        f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
-        ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
-        False,
-    )
-    kind = "have an input_mask that is not ones, then zeros"
-    yield kind, ~is_prefix, False
-    is_bad = ((segments < 0) | (segments > 1)).any(axis=-1)
-    yield "have segment_ids other than 0 and 1", is_bad, False
-    yield (
-        f"do not start with [CLS] ({special['[CLS]']}), or have it elsewhere",
-        is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
-        False,
-    )
-    is_bad = ~ends_with_sep | (is_sep.sum(axis=-1) != num_segments)
-    yield (
-        f"do not have [SEP] ({special['[SEP]']}) at the end of each segment",
-        is_prefix & (is_bad | jumps.any(axis=-1)),
-        False,
-    )
-    yield (
-        "have [MASK] in them: they were masked when they were built",
-        ((ids == special["[MASK]"]) & is_token).any(axis=-1),
-        False,
-    )
+    is_bad_end = ~ends_with_sep | (is_sep.sum(axis=-1) != num_segments)
+    for kind, is_bad in (
+        (
+            f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
+            ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
+        ),
+        ("have an input_mask that is not ones, then zeros", ~is_prefix),
+        (
+            "have segment_ids other than 0 and 1",
+            ((segments < 0) | (segments > 1)).any(axis=-1),
+        ),
+        (
+            f"do not start with [CLS] ({special['[CLS]']}), or have it "
+            "elsewhere",
+            is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
+        ),
+        (
+            f"do not have [SEP] ({special['[SEP]']}) at the end of each "
+            "segment",
+            is_prefix & (is_bad_end | jumps.any(axis=-1)),
+        ),
+        (
+            "have [MASK] in them: they were masked when they were built",
+            ((ids == special["[MASK]"]) & is_token).any(axis=-1),
+        ),
+    ):
+        yield kind, is_bad, False
     yield (
         f"have another id than 0 or [PAD] ({special['[PAD]']}), or another "
         "segment than 0, on padding",
@@ -795,7 +760,7 @@ def _describe(report, padding, id_counts, special, duplicates) -> None:
     num_unknown = id_counts[special["[UNK]"]]
     num_special = id_counts[[special["[CLS]"], special["[SEP]"]]].sum()
     unknown = num_unknown / max(num_tokens, 1)
-    of_text = num_unknown / max(num_tokens - num_special, 1)
+    in_text = num_unknown / max(num_tokens - num_special, 1)
     report.facts["tokens"] = (
         f"{num_tokens:,}; {padding:.1%} of the positions are padding"
     )
@@ -805,15 +770,14 @@ def _describe(report, padding, id_counts, special, duplicates) -> None:
         "in the data"
     )
     report.facts["duplicates"] = f"{duplicates:.2%} of the examples"
-    if padding > _MAX_PADDING:
-        report.warnings.append(
-            f"{padding:.0%} of the positions are padding, which is computed "
-            "for nothing: build with a smaller --max-seq-length, or with "
-            "--no-blanks-separate-docs"
-        )
-    if of_text > _MOSTLY_UNKNOWN:
+    report.warn_if(
+        padding > _MAX_PADDING,
+        f"{padding:.0%} of the positions are padding: build with a smaller "
+        "--max-seq-length, or with --no-blanks-separate-docs",
+    )
+    if in_text > _MOSTLY_UNKNOWN:
         report.errors.append(
-            f"{of_text:.0%} of the text's tokens are [UNK], from which nothing "
+            f"{in_text:.0%} of the text's tokens are [UNK], from which nothing "
             "can be learned"
         )
     elif unknown > _MAX_UNKNOWN:
@@ -821,17 +785,15 @@ def _describe(report, padding, id_counts, special, duplicates) -> None:
             f"{unknown:.1%} of the tokens are [UNK]: the vocabulary does not "
             "fit the text"
         )
-    if duplicates > _MAX_DUPLICATES:
-        report.warnings.append(
-            f"{duplicates:.1%} of the examples repeat an earlier one token for "
-            "token: build with --dedup"
-        )
+    report.warn_if(
+        duplicates > _MAX_DUPLICATES,
+        f"{duplicates:.1%} of the examples repeat an earlier one token for "
+        "token: build with --dedup",
+    )
 
 
 def compare_with_manifests(
-    report: Report,
-    num_examples: dict[str, int],
-    vocab_file: str | None,
+    report: Report, num_examples: dict[str, int], vocab_file: str | None
 ) -> None:
     """Compares files with the manifests that builds left beside them.
 
@@ -840,12 +802,10 @@ def compare_with_manifests(
       num_examples: File -> how many examples it has.
       vocab_file: What they were built with, if that is known.
     """
-    for folder in sorted({os.path.dirname(path) for path in num_examples}):
-        counts = {
-            os.path.basename(path): count
-            for path, count in num_examples.items()
-            if os.path.dirname(path) == folder
-        }
+    counts_of: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    for path, count in num_examples.items():
+        counts_of[os.path.dirname(path)][os.path.basename(path)] = count
+    for folder, counts in sorted(counts_of.items()):
         path = os.path.join(folder, manifest.FILE_NAME)
         try:
             content = manifest.read(folder)
@@ -859,21 +819,20 @@ def compare_with_manifests(
         report.facts["manifest"] = path
         report.errors += manifest.problems(folder, content, counts)
         shards = {shard["name"] for shard in content["shards"]}
-        there = shards.intersection(tf.io.gfile.listdir(folder))
-        if unread := sorted(there - counts.keys()):
+        present = shards.intersection(tf.io.gfile.listdir(folder))
+        if unread := sorted(present - counts.keys()):
             report.warnings.append(
-                f"{len(unread)} of {len(content['shards'])} file(s) of the "
-                "build are not among those to read, such as "
+                f"{len(unread)} of {len(shards)} file(s) of the build are not "
+                "among those to read, such as "
                 f"{os.path.join(folder, unread[0])}"
             )
         if vocab_file is not None:
-            here = vocabulary.digest(vocabulary.load_vocab(vocab_file))
-            there = content["vocabulary"]["tokens_sha256"]
-            if here != there:
+            tokens = vocabulary.load_vocab(vocab_file)
+            built_with = content["vocabulary"]["tokens_sha256"]
+            if vocabulary.digest(tokens) != built_with:
                 report.errors.append(
                     f"{vocab_file} is not the vocabulary that the data were "
-                    "built with: the SHA-256 of its tokens begins with "
-                    f"{here[:8]}, that in {path} with {there[:8]}"
+                    f"built with, as {path} says"
                 )
 
 
@@ -881,18 +840,18 @@ def _compare_names(report, folder: str, names: Iterable[str]) -> None:
     """Looks for what is missing of a build that left no manifest."""
     if line := manifest.unfinished(folder):
         report.errors.append(line)
-    numbers = collections.defaultdict(set)
-    for name in names:
-        if match := _ONE_OF_SEVERAL.fullmatch(name):
-            first, number, of, last = match.groups()
-            numbers[first, of, last].add(int(number))
-    for (first, of, last), present in sorted(numbers.items()):
-        if len(present) < int(of):
-            report.warnings.append(
-                f"{len(present)} of {int(of)} files named "
-                f"{os.path.join(folder, first)}<i>-of-{of}{last} are among "
-                "those to read: the others are missing, or left out"
-            )
+    present = collections.Counter(
+        match.group(1, 3, 4)
+        for match in map(_ONE_OF_SEVERAL.fullmatch, names)
+        if match
+    )
+    for (first, total, last), count in sorted(present.items()):
+        report.warn_if(
+            count < int(total),
+            f"{count} of {int(total)} files named "
+            f"{os.path.join(folder, first)}<i>-of-{total}{last} are among "
+            "those to read: the others are missing, or left out",
+        )
 
 
 def decode(ids: np.ndarray, vocab: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ folder are followed, those in an archive left out.
 """
 
 import bz2
+import contextlib
 import functools
 import io
 import json
@@ -55,6 +56,12 @@ _COMPRESSIONS = {
     ".xz": ("xz", ""),
     ".txz": ("xz", ".tar"),
     ".zst": ("zstd", ""),
+}
+
+_UNPACKING: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+    "gzip": (functools.partial(zlib.decompressobj, 31), zlib.error),
+    "bzip2": (bz2.BZ2Decompressor, OSError),
+    "xz": (lzma.LZMADecompressor, lzma.LZMAError),
 }
 
 # Of kinds that are not read, and what to do with them.
@@ -194,43 +201,35 @@ def list_files(
             f"Expected a folder of text files. Received: {corpus_dir!r}, which "
             f"{'is a file' if is_file else 'does not exist'}."
         )
-    reading = Reading(on_bad_input=on_bad_input)
+    refuse = Reading(on_bad_input=on_bad_input).refuse
     no_text = set()
     if vocab_file:
         written = (vocab_file, vocabulary.settings_file(vocab_file))
-        no_text = {_identity(os.stat(p)) for p in written if os.path.isfile(p)}
+        no_text = {_identity(p) for p in written if os.path.isfile(p)}
     files = []
-    identities = set()
-    doubled = []
     folders = set()
-    for folder, names in _walk(corpus_dir, reading.refuse):
+    for folder, names in _walk(corpus_dir, refuse):
         folders.add(os.path.realpath(folder))
         for path in (os.path.join(folder, name) for name in names):
             name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
             try:
                 status = os.stat(path)
-                if _identity(status) in no_text:
+                if no_text and _identity(path) in no_text:
                     errors.warn(f"{path!r} is no text: left out of the corpus")
-                    continue
-                if problem := _problem_of(name, path, status):
-                    reading.refuse(problem)
-                    continue
-                with open(path, "rb"):
-                    pass
+                elif problem := _problem_of(name, path, status):
+                    refuse(problem)
+                else:
+                    with open(path, "rb"):
+                        pass
+                    files.append(
+                        CorpusFile(
+                            name, path, status.st_size, status.st_mtime_ns
+                        )
+                    )
             except OSError as error:
-                reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
-                continue
-            if status.st_size and _identity(status) in identities:
-                doubled.append(name)
-            identities.add(_identity(status))
-            files.append(
-                CorpusFile(name, path, status.st_size, status.st_mtime_ns)
-            )
-    if doubled:
-        errors.warn(
-            f"{len(doubled)} file(s) are in the corpus under another name, "
-            f"too, such as {doubled[0]!r}: their text comes twice"
-        )
+                refuse(f"Cannot read {path!r}: {error.strerror}.")
+    files.sort()
+    warn_of_doubled([file.path for file in files if file.num_bytes])
     for output in outputs:
         around = os.path.realpath(output)
         while around not in folders and around != os.sep:
@@ -240,7 +239,24 @@ def list_files(
         if around in folders:
             raise inside_corpus(output, corpus_dir)
     refuse_without_text(corpus_dir, files)
-    return sorted(files)
+    return files
+
+
+def warn_of_doubled(paths: Iterable[str]) -> None:
+    """Tells those whose files are there twice, under whatever names."""
+    known = set()
+    doubled = []
+    for path in paths:
+        with contextlib.suppress(OSError):  # Whoever reads it says so.
+            identity = _identity(path)
+            if identity in known:
+                doubled.append(path)
+            known.add(identity)
+    if doubled:
+        errors.warn(
+            f"{len(doubled)} file(s) are there under another name, too, such "
+            f"as {doubled[0]!r}: their text comes twice"
+        )
 
 
 def _walk(
@@ -267,8 +283,9 @@ def _walk(
         yield folder, [name for name in names if name[0] != "."]
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _identity(path: str) -> tuple[int, int]:
     """The same for all names of a file."""
+    status = os.stat(path)
     return status.st_dev, status.st_ino
 
 
@@ -301,11 +318,7 @@ def problem_of_kind(name: str) -> str:
 
 
 def refuse_changed(file: CorpusFile) -> None:
-    """Refuses a file that is another one than when it was listed.
-
-    Raises:
-      ValueError: If it has another size or time of change.
-    """
+    """Raises a ValueError for a file that has changed since it was listed."""
     try:
         status = os.stat(file.path)
     except OSError:
@@ -327,11 +340,7 @@ def inside_corpus(output: str, corpus_dir: str) -> ValueError:
 
 
 def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
-    """Refuses a corpus whose files are empty.
-
-    Raises:
-      ValueError: If they are.
-    """
+    """Raises a ValueError for a corpus whose files are empty."""
     if not any(file.num_bytes for file in files):
         raise ValueError(
             f"Expected a folder with text. Received: {corpus_dir!r}, which "
@@ -359,8 +368,7 @@ def read_lines(
     """
     reading = reading or Reading()
     try:
-        with open(path, "rb") as raw:
-            counted = _CountingReader(raw, digest)
+        with _CountedFile(path, digest) as counted:
             stream = io.BufferedReader(counted, _BLOCK_BYTES)
             num_told = 0
             for lines in batched(_lines_of(stream, path, path, reading)):
@@ -411,19 +419,16 @@ def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
         yield batch
 
 
-class _CountingReader(io.RawIOBase):
-    """Counts and digests what passes."""
+class _CountedFile(io.FileIO):
+    """Counts and digests what is read."""
 
-    def __init__(self, raw, digest):
-        self._raw = raw
-        self._digest = digest
+    def __init__(self, path: str, digest):
+        super().__init__(path)
         self.num_bytes = 0
-
-    def readable(self) -> bool:
-        return True
+        self._digest = digest
 
     def readinto(self, buffer) -> int:
-        num_bytes = self._raw.readinto(buffer)
+        num_bytes = super().readinto(buffer) or 0
         self.num_bytes += num_bytes
         if self._digest is not None:
             self._digest.update(memoryview(buffer)[:num_bytes])
@@ -475,13 +480,8 @@ class _Unpacker(io.RawIOBase):
 
 def _unpacking(compression: str) -> tuple[Callable[[], Any], type[Exception]]:
     """What unpacks a frame, and what that raises on damaged data."""
-    if compression == "gzip":
-        bits = 16 + zlib.MAX_WBITS
-        return functools.partial(zlib.decompressobj, bits), zlib.error
-    if compression == "bzip2":
-        return bz2.BZ2Decompressor, OSError
-    if compression == "xz":
-        return lzma.LZMADecompressor, lzma.LZMAError
+    if compression in _UNPACKING:
+        return _UNPACKING[compression]
     try:
         import zstandard
     except ImportError:
@@ -662,9 +662,6 @@ def _parquet_lines(
             f"Reading {name!r} needs pyarrow: pip install pyarrow"
         ) from None
     field = reading.text_field
-    types = pa.types
-    is_text = [types.is_string, types.is_large_string]
-    is_text += [types.is_binary, types.is_large_binary]
     try:
         # The footer is at the end: a file in an archive has to be in memory.
         source = path if path is not None else io.BytesIO(stream.read())
@@ -676,7 +673,7 @@ def _parquet_lines(
                 )
             kind = table.schema_arrow.field(field).type
             values = getattr(kind, "value_type", kind)  # Of a dictionary.
-            if not any(matches(values) for matches in is_text):
+            if str(values).removeprefix("large_") not in ("string", "binary"):
                 raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
             number = 0
             for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):

@@ -14,9 +14,8 @@ bytes a document; finding duplicates takes some 60 bytes of memory a document.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,15 +41,13 @@ RECORD = np.dtype(
     ]
 )
 
-# In the unfinished folder: what becomes of each document, as an array on disk,
-# and the names of the files that it numbers.
-DECISIONS = "decisions"
-FILE_NAMES = "file_names.json"
+# What becomes of a document.
 DECISION = [
+    # Whether the words are the same, and the likeness to the nearest copy.
     ("is_exact", "?"),
     ("similarity", "<f4"),
+    # What is kept in its place; the document is 0 for those that stay.
     ("kept_file", "<i8"),
-    # 0 for documents that stay.
     ("kept_document", "<i8"),
 ]
 
@@ -115,13 +112,8 @@ class Fingerprinter:
     def __call__(
         self, documents: Iterable[tuple[int, Sequence[str]]]
     ) -> Iterator[np.ndarray]:
-        """Fingerprints of documents, some at a time.
-
-        Args:
-          documents: Pairs of a file's number and a document's lines.
-
-        Yields:
-          RECORD[(documents)].
+        """Fingerprints RECORD[(documents)], some at a time, of pairs of a
+        file's number and a document's lines.
         """
         batch: list[tuple[int, str]] = []
         num_words = 0
@@ -215,36 +207,27 @@ class Fingerprinter:
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Duplicates(NamedTuple):
-    """What repeats what.
+def decide(
+    records: np.ndarray, num_files: int, threshold: float | None
+) -> np.ndarray:
+    """Finds for each document the earlier one that it repeats.
 
     Where copies form a chain, its first is kept, which its last may resemble
     less than the nearest copy.
 
-    Attributes:
-      earlier: <int64>[(documents)], the number of the document that is kept
-        in its place, or -1 for those that are kept.
-      is_exact: <bool>[(documents)], whether the words are the same.
-      similarity: <float32>[(documents)], to the nearest copy found.
-    """
-
-    earlier: np.ndarray
-    is_exact: np.ndarray
-    similarity: np.ndarray
-
-
-def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
-    """Finds for each document the earlier one that it repeats.
-
     Args:
       records: RECORD[(documents)] in the order of the corpus, perhaps mapped
         from a file.
+      num_files: Of the corpus.
       threshold: Share of the signature in which near duplicates agree; None
         looks for exact ones only.
+
+    Returns:
+      DECISION[(documents)].
     """
-    num_documents = len(records)
-    earlier = np.full(num_documents, -1, np.int64)
-    similarity = np.zeros(num_documents, np.float32)
+    decided = np.zeros(len(records), DECISION)
+    similarity = decided["similarity"]
+    earlier = np.full(len(records), -1, np.int64)
     digests = np.ascontiguousarray(records["digest"])
     order = np.lexsort((digests[:, 0], digests[:, 1]))
     later, first, _ = _groups(
@@ -252,7 +235,7 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
     )
     earlier[later] = first
     similarity[later] = 1.0
-    is_exact = earlier >= 0
+    decided["is_exact"] = earlier >= 0
     del digests, order
     if threshold is not None:
         for band in range(NUM_BANDS):
@@ -262,40 +245,16 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
         followed = np.where(earlier >= 0, earlier[earlier], -1)
         further = followed >= 0
         if not further.any():
-            return Duplicates(earlier, is_exact, similarity)
+            break
         earlier[further] = followed[further]
-        is_exact[further] = False  # The copy of a near duplicate.
-
-
-def decide(
-    records: np.ndarray, num_files: int, threshold: float | None
-) -> np.ndarray:
-    """Says of each document what is done with it, as workers read it.
-
-    Args:
-      records: See `find_duplicates`.
-      num_files: Of the corpus.
-      threshold: See `find_duplicates`.
-
-    Returns:
-      DECISION[(documents)].
-    """
-    duplicates = find_duplicates(records, threshold)
-    # Where each file's documents begin.
-    first_of_file = np.searchsorted(
-        np.array(records["file"]), np.arange(num_files)
-    )
-    decided = np.zeros(len(records), DECISION)
-    decided["is_exact"] = duplicates.is_exact
-    decided["similarity"] = duplicates.similarity
-    kept_file = np.array(records["file"][duplicates.earlier], np.int64)
-    decided["kept_file"] = kept_file
+        decided["is_exact"][further] = False  # The copy of a near duplicate.
     # Documents of a file are numbered from 1 for people.
-    decided["kept_document"] = np.where(
-        duplicates.earlier >= 0,
-        duplicates.earlier - first_of_file[kept_file] + 1,
-        0,
-    )
+    files = np.array(records["file"], np.int64)
+    first_of_file = np.searchsorted(files, np.arange(num_files))
+    is_dropped = earlier >= 0
+    kept = earlier[is_dropped]
+    decided["kept_file"][is_dropped] = files[kept]
+    decided["kept_document"][is_dropped] = kept - first_of_file[files[kept]] + 1
     return decided
 
 
@@ -350,25 +309,16 @@ class Chooser:
         self._heldout_fraction = heldout_fraction
         self._dropped = dropped
         self._num_seen = 0
-        if dropped is not None and part.num_documents:
-            folder = os.path.dirname(part.path)
-            self._decided = np.memmap(
-                os.path.join(folder, DECISIONS), DECISION, "r"
-            )[part.documents]
-            with open(
-                os.path.join(folder, FILE_NAMES), encoding="utf-8"
-            ) as reader:
-                self._names = json.load(reader)
 
     def __call__(
         self, file_number: int, document_number: int, lines: list[str]
     ) -> str:
         position = self._num_seen
         self._num_seen += 1
-        if self._dropped is not None:
-            if position >= self._part.num_documents:
+        if self._part.decided is not None:
+            if position >= len(self._part.decided):
                 self.check_all_seen()
-            decision = self._decided[position]
+            decision = self._part.decided[position]
             if decision["kept_document"]:
                 self._list(decision, file_number, document_number, lines)
                 return manifest.DROPPED
@@ -384,7 +334,8 @@ class Chooser:
         Raises:
           ValueError: If they do not.
         """
-        if self._dropped is None or self._num_seen == self._part.num_documents:
+        decided = self._part.decided
+        if decided is None or self._num_seen == len(decided):
             return
         raise ValueError(
             "Expected the corpus to stay as it is while it is read. Received: "
@@ -398,7 +349,7 @@ class Chooser:
             "document": document_number + 1,
             "reason": "exact" if decision["is_exact"] else "near",
             "similarity": round(float(decision["similarity"]), 3),
-            "kept_file": self._names[int(decision["kept_file"])],
+            "kept_file": self._part.kept_names[int(decision["kept_file"])],
             "kept_document": int(decision["kept_document"]),
             "begins": " ".join(lines)[:SHOWN_CHARACTERS],
         }

@@ -23,12 +23,7 @@ def noise_width(config: configs.ElectraConfig) -> int:
 def split_noise(
     config: configs.ElectraConfig, uniform: tf.Tensor
 ) -> masking.Noise:
-    """The draws of some examples by their use.
-
-    Args:
-      config: Of the model.
-      uniform: <float32>[B, noise_width] in [0, 1).
-    """
+    """Draws <float32>[B, noise_width] in [0, 1) by their use."""
     num_slots = config.max_predictions_per_seq
     return masking.Noise(
         *tf.split(
@@ -94,15 +89,9 @@ def uniform_rows(seed: int, numbers: np.ndarray, width: int) -> np.ndarray:
 def _philox(
     key: np.ndarray, words_0_2: np.ndarray, words_1_3: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Four random words for each counter.
+    """Both lanes of four random words for each counter, <uint64>[2, B, M].
 
-    Args:
-      key: <uint64>[2, B or 1, 1], as everything here below 2**32.
-      words_0_2: <uint64>[2, B, M], these words of the counters.
-      words_1_3: <uint64>[2, B, M].
-
-    Returns:
-      Both lanes of the results, <uint64>[2, B, M].
+    The key is <uint64>[2, B or 1, 1]; everything is below 2**32.
     """
     for _ in range(_PHILOX_ROUNDS):
         products = (words_0_2 * _PHILOX_MULTIPLIERS)[::-1]

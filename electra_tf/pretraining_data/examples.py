@@ -91,15 +91,7 @@ class ExampleBuilder:
         self._target_length = max_length
 
     def add(self, packed: bytes, num_ids: int) -> Segments | None:
-        """Adds the tokens of a line that is not blank.
-
-        Args:
-          packed: Their ids.
-          num_ids: How many these are.
-
-        Returns:
-          The segments of an example, if the line fills it.
-        """
+        """Adds a line that is not blank; the segments, if it fills them."""
         self._sentences.append((packed, num_ids))
         self._length += num_ids
         if self._length >= self._target_length:
@@ -107,11 +99,7 @@ class ExampleBuilder:
         return None
 
     def end(self) -> Segments | None:
-        """Ends a document: at a blank line, or at the end of a file.
-
-        Returns:
-          The segments of what was gathered, if it has a token.
-        """
+        """Ends a document; the segments of what it has left, if anything."""
         return self._cut() if self._length else None
 
     def _cut(self) -> Segments:
@@ -201,12 +189,7 @@ class _WordMemory(dict[str, bytes]):
         tokenizer: tokenization.FullTokenizer,
         older: dict[str, bytes],
     ):
-        """Starts empty.
-
-        Args:
-          tokenizer: What it is equal to.
-          older: What was needed earlier, and may be again.
-        """
+        """Starts empty; what was needed earlier may be needed again."""
         super().__init__()
         self._older = older
         self._do_lower_case = tokenizer.do_lower_case
@@ -259,11 +242,7 @@ class CachingLineTokenizer:
     """
 
     def __init__(self, tokenizer: tokenization.FullTokenizer):
-        """Starts with nothing to remember.
-
-        Args:
-          tokenizer: What it is equal to.
-        """
+        """Starts with nothing to remember."""
         self._tokenizer = tokenizer
         self._memory = _WordMemory(tokenizer, {})
 

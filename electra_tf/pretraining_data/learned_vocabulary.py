@@ -5,14 +5,12 @@ every entry can occur; the same text gives the same bytes.
 """
 
 import collections
-import contextlib
 import functools
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from electra_tf import errors, files
+from electra_tf import errors, files, validation
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus
 from electra_tf.text import vocabulary
@@ -122,7 +120,7 @@ def _check_input_files(
             "Expected --input without the --vocab-file. Received: "
             f"{min(ours)!r}."
         )
-    warn_of_doubled(paths)
+    corpus.warn_of_doubled(paths)
     for path in paths if opens else ():
         # What is written to a pipe is gone with its first reader.
         if not pathlib.Path(path).is_fifo():
@@ -167,22 +165,6 @@ def _count_words(
     return word_counts
 
 
-def warn_of_doubled(paths: Sequence[str]) -> None:
-    """Tells those who give a file twice, under whatever names."""
-    found: set[str] = set()
-    doubled = []
-    for path in paths:
-        place = os.path.realpath(path)
-        if place in found:
-            doubled.append(path)
-        found.add(place)
-    if doubled:
-        errors.warn(
-            f"{len(doubled)} file(s) are given as --input before, "
-            f"such as {doubled[0]!r}: their text comes twice"
-        )
-
-
 def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
     """The entries that are not learned, in order; see the help text."""
     if num_unused is None:
@@ -218,17 +200,7 @@ def learn_vocab(
     min_frequency: int,
     character_coverage: float,
 ) -> list[str]:
-    """Learns the longer pieces.
-
-    Args:
-      word_counts: Words and how often they occur.
-      vocab_size: Number of entries to reach.
-      special: Entries to begin with.
-      min_frequency: Pieces that occur less often are not learned.
-      character_coverage: See `frequent_characters`.
-
-    Returns:
-      The vocabulary.
+    """The special entries, then characters and longer pieces, as in `build`.
 
     Raises:
       ValueError: If `vocab_size` leaves no room for single characters.
@@ -295,24 +267,13 @@ def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
     path = vocabulary.settings_file(vocab_file)
     if not os.path.exists(path):
         return
-    found = None
-    with (
-        open_or_refuse(path) as reader,
-        contextlib.suppress(ValueError, RecursionError),
-    ):
-        found = json.load(reader)
-    # What another tool wrote there says other things, too.
-    if not isinstance(found, dict) or "num_words" not in found:
-        difference = "which this tool did not write"
-    else:
-        others = [n for n in decisions if found.get(n) != decisions[n]]
-        if not others:
-            return
-        name = others[0]
-        difference = f"with {name} {found.get(name)!r}, now {decisions[name]!r}"
-    raise ValueError(
-        "Expected a new --vocab-file, or the flags that it was made with. "
-        f"Received: {vocab_file!r}, beside which is {path!r} {difference}."
+    settings = files.read_json(path)
+    validation.require_same(
+        decisions,
+        {name: settings.get(name) for name in decisions},
+        f"{path} is of another vocabulary",
+        way_out="Choose another --vocab-file, or the flags that it was made "
+        "with",
     )
 
 

@@ -165,32 +165,20 @@ def make(
     vocabulary: dict,
     versions: dict,
 ) -> dict[str, Any]:
-    """The manifest of one data set.
+    """The manifest of one data set: TRAINING or HELDOUT of the files.
 
-    Args:
-      build: What was asked for.
-      share: TRAINING or HELDOUT.
-      files: The corpus.
-      records: What became of each file.
-      shards: `name`, `examples` and `bytes` of each output file.
-      vocabulary: See `of_vocabulary`.
-      versions: See `versions`.
-
-    Raises:
-      ValueError: If the share has no example.
+    Each record says what became of a file; each shard has the `name`,
+    `examples` and `bytes` of an output file.
     """
     inputs = []
     for file, record in zip(files, records, strict=True):
-        counts = record.counts_of(share)
+        counts = record.counts_of(share)._asdict()
         inputs.append(
-            {
-                "name": file.name,
+            {"name": file.name, "sha256": record.sha256}
+            | {name.removeprefix("num_"): n for name, n in counts.items()}
+            | {
+                # Of the whole file.
                 "bytes": file.num_bytes,
-                "sha256": record.sha256,
-                "documents": counts.num_documents,
-                "tokens": counts.num_tokens,
-                "examples": counts.num_examples,
-                "example_tokens": counts.num_example_tokens,
                 "dropped_documents": record.num_dropped,
                 "bad_inputs": record.num_bad_inputs,
             }
@@ -214,15 +202,11 @@ def make(
 def refuse_empty(
     records: Sequence[FileRecord], build: Build, share: str
 ) -> None:
-    """Refuses a data set without an example.
-
-    Raises:
-      ValueError: If it would be one.
-    """
+    """Raises a ValueError for a data set without an example."""
     if any(record.counts_of(share).num_examples for record in records):
         return
-    num_kept = sum(r.counts.num_documents for r in records)
     num_held_out = sum(r.heldout.num_documents for r in records)
+    num_documents = num_held_out + sum(r.counts.num_documents for r in records)
     if not (share or num_held_out):
         raise ValueError(
             "Expected text that makes examples. Received: a corpus of "
@@ -231,8 +215,7 @@ def refuse_empty(
     raise ValueError(
         "Expected a --heldout-fraction that "
         f"{'holds something out' if share else 'leaves something'}. "
-        f"Received: {build.heldout_fraction} of {num_kept + num_held_out} "
-        "document(s)."
+        f"Received: {build.heldout_fraction} of {num_documents} document(s)."
     )
 
 
@@ -268,11 +251,7 @@ def read(folder: str) -> dict | None:
 
 
 def refuse_foreign(output_dir: str, names: Sequence[str]) -> None:
-    """Refuses an output folder for files in it that no builder wrote.
-
-    Raises:
-      ValueError: If there are any.
-    """
+    """Raises a ValueError for files in an output folder of no builder's."""
     if names:
         raise ValueError(
             "Expected a new or empty --output-dir. Received: "
@@ -289,29 +268,24 @@ def check_finished(
     files: Sequence[corpus.CorpusFile],
     skips: bool,
 ) -> None:
-    """Checks that a finished build is the one asked for, and whole.
-
-    Raises:
-      ValueError: If it is not.
+    """Raises a ValueError unless a finished build is whole and the one asked
+    for.
     """
     has_skipped = any(entry["bad_inputs"] for entry in finished["inputs"])
-    ways = {False: "fail", True: "skip"}
-    now = {
+    now: dict[str, Any] = {
         "built_with": None,
         "flags": build._asdict(),
         # Of the tokens: lines may end otherwise.
         "vocabulary": vocabulary["tokens_sha256"],
-        "on_bad_input": ways[skips],
+        "on_bad_input": "skip" if skips else "fail",
         "corpus": {f.name: files_lib.sha256_of_file(f.path) for f in files},
     }
     before = {
         "built_with": finished.get("built_with"),
         "flags": finished["flags"],
         "vocabulary": finished["vocabulary"]["tokens_sha256"],
-        "on_bad_input": ways[skips or has_skipped],
-        "corpus": {
-            entry["name"]: entry["sha256"] for entry in finished["inputs"]
-        },
+        "on_bad_input": "skip" if skips or has_skipped else "fail",
+        "corpus": {e["name"]: e["sha256"] for e in finished["inputs"]},
     }
     for share in build.shares:
         folder = folder_of(output_dir, share)
@@ -322,9 +296,10 @@ def check_finished(
                 f"Received: no {FILE_NAME} there; choose another --output-dir."
             )
         if share:
-            names = ("flags", "vocabulary")
-            before = {name: content.get(name) for name in names}
-            now = {name: finished[name] for name in names}
+            now, before = (
+                {name: c[name] for name in ("flags", "vocabulary")}
+                for c in (finished, content)
+            )
         validation.require_same(
             now,
             before,
@@ -434,21 +409,17 @@ def different_treatments(files: Iterable[str]) -> str | None:
     in different ways, so that one word has different ids; None otherwise.
     """
     treatments = {
-        folder: treatment
+        ", ".join(f"{n} {v}" for n, v in _treatment(content).items()): folder
         for folder, content in _manifests(files).items()
-        if (treatment := _treatment(content))
+        if content
     }
-    for one, other in itertools.pairwise(treatments):
-        if treatments[one] != treatments[other]:
-            first, second = (
-                ", ".join(f"{n} {v}" for n, v in treatments[folder].items())
-                for folder in (one, other)
-            )
-            return (
-                f"the text in {one} was treated in another way than that in "
-                f"{other}: {first} there, {second} here; build one of them anew"
-            )
-    return None
+    if len(treatments) < 2:
+        return None
+    (first, one), (second, other), *_ = treatments.items()
+    return (
+        f"the text in {one} was treated in another way than that in {other}: "
+        f"{first} there, {second} here; build one of them anew"
+    )
 
 
 def remarks(train: Iterable[str], heldout: Iterable[str]) -> list[str]:
@@ -463,25 +434,24 @@ def remarks(train: Iterable[str], heldout: Iterable[str]) -> list[str]:
       of which documents are in both; texts treated in different ways.
     """
     train, heldout = [*train], [*heldout]
-    lines = [_trained_on(_manifests(train), _manifests(heldout))]
-    if not different_treatments(train):  # Which is said without these.
-        lines.append(different_treatments(train + heldout))
-    return [line for line in lines if line]
-
-
-def _trained_on(train: dict, heldout: dict) -> str | None:
-    for folder, content in heldout.items():
-        for other, other_content in train.items():
-            texts = _texts(content)
-            shared = texts.keys() & _texts(other_content).keys()
-            if folder != other and shared and _overlap(content, other_content):
-                return (
-                    f"examples held out in {folder} are of documents that "
-                    f"{other} has as well, such as of {texts[min(shared)]}: "
-                    "their metrics say nothing of other texts; train on what "
-                    "the build that held them out has left"
-                )
-    return None
+    lines: list[str] = []
+    for (folder, one), (other, another) in itertools.product(
+        _manifests(heldout).items(), _manifests(train).items()
+    ):
+        texts = _texts(one)
+        shared = texts.keys() & _texts(another).keys()
+        if not lines and folder != other and shared and _overlap(one, another):
+            lines.append(
+                f"examples held out in {folder} are of documents that {other} "
+                f"has as well, such as of {texts[min(shared)]}: their metrics "
+                "say nothing of other texts; train on what the build that held "
+                "them out has left"
+            )
+    # What is trained on is told without these.
+    line = different_treatments(train + heldout)
+    if line and not different_treatments(train):
+        lines.append(line)
+    return lines
 
 
 def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -518,11 +488,10 @@ def _overlap(one: dict, other: dict) -> bool:
     same in every build: those below the fraction are (`deduplication.
     is_held_out`).
     """
-    flags, others = one["flags"], other["flags"]
-    if any(flags[name] != others[name] for name in _OF_DOCUMENTS):
+    if any(one["flags"][n] != other["flags"][n] for n in _OF_DOCUMENTS):
         return True
-    (start, end), (other_start, other_end) = map(_numbers, (one, other))
-    return max(start, other_start) < min(end, other_end)
+    starts, ends = zip(_numbers(one), _numbers(other), strict=True)
+    return max(starts) < min(ends)
 
 
 def _numbers(content: dict) -> tuple[float, float]:

@@ -14,8 +14,11 @@ import itertools
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import corpus, deduplication, manifest
@@ -52,25 +55,16 @@ class Part(NamedTuple):
         endings. Names a digest of what decides their bytes.
       files: What is read.
       first_file: Number of the first of them in the corpus.
-      first_document: Number of the first document in the corpus, if that
-        matters.
-      num_documents: How many there are, if that matters.
-      decided: A digest of which of them are dropped.
+      decided: deduplication.DECISION of each of their documents, if some are
+        dropped.
+      kept_names: Number of a file -> its name, of those that `decided` names.
     """
 
     path: str
     files: list[corpus.CorpusFile]
     first_file: int
-    first_document: int = 0
-    num_documents: int = 0
-    decided: str = ""
-
-    @property
-    def documents(self) -> slice:
-        """Their numbers in the corpus."""
-        return slice(
-            self.first_document, self.first_document + self.num_documents
-        )
+    decided: np.ndarray | None = None
+    kept_names: dict[int, str] = {}
 
     @property
     def num_bytes(self) -> int:
@@ -82,13 +76,15 @@ class Part(NamedTuple):
 
     def at(self, folder: str, kind: str, decisions: Any) -> "Part":
         """With a path that names what decides the bytes of its files."""
-        key = [
-            decisions,
-            [(file.name, file.num_bytes, file.mtime_ns) for file in self.files],
-            self.decided,
+        names = [
+            (file.name, file.num_bytes, file.mtime_ns) for file in self.files
         ]
-        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
-        return self._replace(path=os.path.join(folder, f"{kind}-{digest}"))
+        key = json.dumps([decisions, names, self.kept_names])
+        digest = hashlib.sha256(key.encode())
+        if self.decided is not None:
+            digest.update(self.decided.tobytes())
+        path = os.path.join(folder, f"{kind}-{digest.hexdigest()[:24]}")
+        return self._replace(path=path)
 
 
 def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
@@ -121,11 +117,8 @@ def write_record(part: Part, records: Sequence[FileRecord]) -> None:
 
 
 def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
-    """What became of a part's input files, if it is finished and whole.
-
-    Args:
-      part: See `write_record`.
-      skips: Whether damaged places may have been left out.
+    """What became of a part's input files, if it is finished and whole, and
+    damaged places are left out of it only where one `skips` them.
     """
     try:
         with open(part.path + ".json", encoding="utf-8") as reader:
@@ -162,22 +155,56 @@ def remove_others(parts: Sequence[Part]) -> None:
             os.remove(os.path.join(folder, name))
 
 
-class _Piece(NamedTuple):
-    """Lines of one share of a file, with what was read to get them."""
+class _Share:
+    """The examples of a file's documents that are in one share."""
 
-    file: "_File"
-    share: str
-    lines: list[str]
-    num_bytes: int
+    def __init__(self, builder: "examples.ExampleBuilder", write):
+        self.counts = Counts()
+        self._builder, self._write = builder, write
+        self._in_document = False
+
+    def add(self, pairs: Iterable[tuple[str, bytes]], num_bytes: int) -> Counts:
+        """Writes the examples that lines with their packed ids complete."""
+        from electra_tf.pretraining_data import records
+
+        builder, in_document = self._builder, self._in_document
+        num_documents = num_tokens = num_examples = num_example_tokens = 0
+        for line, sentence in pairs:
+            if line:
+                in_document = True
+                num_ids = records.count_ids(sentence)
+                num_tokens += num_ids
+                segments = builder.add(sentence, num_ids)
+            else:
+                num_documents += in_document
+                in_document = False
+                segments = builder.end()
+            if segments is not None:
+                num_examples += 1
+                num_example_tokens += segments.num_tokens
+                self._write(builder.serialize(segments))
+        self._in_document = in_document
+        done = Counts(
+            num_bytes,
+            num_documents,
+            num_tokens,
+            num_examples,
+            num_example_tokens,
+        )
+        self.counts = manifest.add_up(self.counts, done)
+        return done
+
+
+# Lines of a file that are in one share, and the bytes read to get them.
+_Piece = tuple[_Share, list[str], int]
 
 
 class _File:
-    """A file, and what becomes of it while it is read and written."""
+    """A file while it is read, and what becomes of it."""
 
-    def __init__(self, file: corpus.CorpusFile, shares: Iterable[str]):
-        self.name = file.name
-        self.totals = dict.fromkeys(shares, Counts())
+    def __init__(self, file: corpus.CorpusFile, shares: dict[str, _Share]):
         self._file = file
+        self._shares = shares
         self._digest = hashlib.sha256()
         self._num_dropped = self._num_bad_inputs = 0
 
@@ -199,13 +226,14 @@ class _File:
             self._digest,
             reading._replace(on_bad_input=on_bad_input),
         )
+        training = self._shares[TRAINING]
         if choose is None:
             for lines, num_bytes in batches:
-                yield _Piece(self, TRAINING, lines, num_bytes)
+                yield training, lines, num_bytes
         else:
             num_documents = 0
             for documents, num_bytes in corpus.documents_of(batches):
-                lines_of = {share: list[str]() for share in self.totals}
+                lines_of = {share: list[str]() for share in self._shares}
                 for document in documents:
                     share = choose(number, num_documents, document)
                     num_documents += 1
@@ -213,24 +241,23 @@ class _File:
                         self._num_dropped += 1
                     else:
                         lines_of[share] += [*document, ""]
+                yield training, [], num_bytes
                 for share, lines in lines_of.items():
                     # A document may be as large as its file.
                     for some in corpus.batched([line] for line in lines):
-                        yield _Piece(self, share, some, num_bytes)
-                        num_bytes = 0
-                if num_bytes:
-                    yield _Piece(self, TRAINING, [], num_bytes)
+                        yield self._shares[share], some, 0
         corpus.refuse_changed(self._file)
-        for share in self.totals:
-            yield _Piece(self, share, [""], 0)
+        for end in self._shares.values():
+            yield end, [""], 0
 
     def record(self) -> FileRecord:
         """What has become of it."""
+        heldout = self._shares.get(HELDOUT)
         return FileRecord(
-            self.name,
+            self._file.name,
             self._digest.hexdigest(),
-            self.totals[TRAINING],
-            self.totals.get(HELDOUT, Counts()),
+            self._shares[TRAINING].counts,
+            heldout.counts if heldout else Counts(),
             self._num_dropped,
             self._num_bad_inputs,
         )
@@ -241,9 +268,10 @@ def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
     group = []
     size = num_lines = 0
     for piece in pieces:
+        _, lines, num_bytes = piece
         group.append(piece)
-        size += max(piece.num_bytes, sum(map(len, piece.lines)))
-        num_lines += len(piece.lines)
+        size += max(num_bytes, sum(map(len, lines)))
+        num_lines += len(lines)
         if size >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
             yield group
             group, size, num_lines = [], 0, 0
@@ -268,16 +296,69 @@ class PartBuilder:
         on_bad_input: Callable[[str], object] | None = None,
         tokenize_lines: "examples.PackedLineTokenizer | None" = None,
     ):
-        from electra_tf.pretraining_data import examples, records
+        from electra_tf.pretraining_data import examples
 
-        self._examples = examples
-        self._records = records
         self.reading = build.reading(on_bad_input)
         self._build = build
         self._tokenizer = tokenizer
         self._tokenize_lines = tokenize_lines or examples.CachingLineTokenizer(
             tokenizer
         )
+
+    def preflight(self, task: tuple, report: object) -> None:
+        """Prints the report on a sample of files, for a run's gin files."""
+        from electra_tf import configs
+        from electra_tf.command_line import gin_files
+        from electra_tf.pretraining_data import check
+
+        files, names = task
+        config = None
+        if names:
+            config = gin_files.load(configs.PretrainingConfig, names)
+        check.report_on_text(
+            check.take_sample(files, self.reading),
+            self._tokenizer,
+            self._build.max_seq_length,
+            config,
+        ).show(
+            sys.stderr,
+            "would break a run over this corpus; --no-preflight builds it "
+            "nevertheless",
+        )
+
+    def fingerprint(
+        self, part: Part, report: Callable[[Counts], object]
+    ) -> None:
+        """Writes the fingerprints of a part's documents."""
+        reading = self.reading
+        if reading.on_bad_input is not None:
+            # Named when the examples are built.
+            reading = reading._replace(on_bad_input=lambda message: None)
+
+        def documents():
+            for number, file in enumerate(part.files, part.first_file):
+                for some, num_bytes in corpus.documents_of(
+                    corpus.read_lines(file.path, reading=reading)
+                ):
+                    for document in some:
+                        yield number, document
+                    report(Counts(num_bytes, len(some)))
+
+        fingerprinter = deduplication.Fingerprinter(self._build.dedup == "near")
+        with (
+            files_lib.whole_file(part.path) as temporary,
+            open(temporary, "wb") as writer,
+        ):
+            for fingerprints in fingerprinter(documents()):
+                writer.write(fingerprints.tobytes())
+
+    def build(self, part: Part, report: Callable[[Counts], object]) -> None:
+        """Writes the examples of a part, and last its record."""
+        write_record(part, self.write(part, report))
+
+    def merge(self, task: tuple, report: object) -> None:
+        """Writes some output files: see `merge`."""
+        merge(*task)
 
     def write(
         self, part: Part, report: Callable[[Counts], object] | None = None
@@ -295,8 +376,9 @@ class PartBuilder:
           ValueError: If a file cannot be read or is damaged, or an output
             cannot be written.
         """
+        from electra_tf.pretraining_data import records
+
         build = self._build
-        files = [_File(file, build.shares) for file in part.files]
         choose = dropped = None
         with contextlib.ExitStack() as stack:
             if build.dedup:
@@ -310,80 +392,45 @@ class PartBuilder:
                 )
             writers = {
                 share: stack.enter_context(
-                    self._records.record_writer(part.path_of(share))
+                    records.record_writer(part.path_of(share))
                 ).write
                 for share in build.shares
             }
-            pieces = itertools.chain.from_iterable(
-                file.pieces(number, self.reading, choose)
+            files = [
+                _File(file, self._shares_of(file.name, writers))
+                for file in part.files
+            ]
+            for group in _grouped(
+                piece
                 for number, file in enumerate(files)
-            )
-            self._write_pieces(pieces, writers, report)
+                for piece in file.pieces(number, self.reading, choose)
+            ):
+                sentences = iter(
+                    self._tokenize_lines([x for _, ls, _ in group for x in ls])
+                )
+                for share, lines, num_bytes in group:
+                    some = itertools.islice(sentences, len(lines))
+                    done = share.add(zip(lines, some, strict=True), num_bytes)
+                    if report is not None and any(done):
+                        report(done)
         if choose is not None:
             choose.check_all_seen()
         return [file.record() for file in files]
 
-    def _write_pieces(self, pieces: Iterator[_Piece], writers, report) -> None:
-        current = None
-        for group in _grouped(pieces):
-            lines = [line for piece in group for line in piece.lines]
-            sentences = iter(self._tokenize_lines(lines))
-            for file, share, lines, num_bytes in group:
-                if file is not current:
-                    current = file
-                    builders = {
-                        s: self._builder_of(file.name, s) for s in writers
-                    }
-                    # Shares in a document that has a line.
-                    begun: set[str] = set()
-                done = self._add(
-                    builders[share],
-                    zip(
-                        lines,
-                        itertools.islice(sentences, len(lines)),
-                        strict=True,
-                    ),
-                    writers[share],
-                    share in begun,
-                )
-                done = done._replace(num_bytes=num_bytes)
-                if lines:
-                    (begun.add if lines[-1] else begun.discard)(share)
-                file.totals[share] = manifest.add_up(file.totals[share], done)
-                if report is not None and any(done):
-                    report(done)
+    def _shares_of(self, name: str, writers) -> dict[str, _Share]:
+        """What takes the documents of a file."""
+        from electra_tf.pretraining_data import examples
 
-    def _add(self, builder, pairs, write, in_document: bool) -> Counts:
-        """Writes the examples that lines with their packed ids complete."""
-        add_sentence, end_document = builder.add, builder.end
-        serialize, count_ids = builder.serialize, self._records.count_ids
-        num_documents = num_tokens = num_examples = num_example_tokens = 0
-        for line, sentence in pairs:
-            if line:
-                in_document = True
-                num_ids = count_ids(sentence)
-                num_tokens += num_ids
-                segments = add_sentence(sentence, num_ids)
-            else:
-                num_documents += in_document
-                in_document = False
-                segments = end_document()
-            if segments is not None:
-                num_examples += 1
-                num_example_tokens += segments.num_tokens
-                write(serialize(segments))
-        return Counts(
-            0, num_documents, num_tokens, num_examples, num_example_tokens
-        )
-
-    def _builder_of(self, name: str, share: str) -> "examples.ExampleBuilder":
-        # Strings seed by their SHA-512: the same on every machine.
-        key = filter(None, (str(self._build.seed), share, name))
-        return self._examples.ExampleBuilder(
-            self._tokenizer,
-            self._build.max_seq_length,
-            random.Random("/".join(key)),
-        )
+        build = self._build
+        shares = {}
+        for share, write in writers.items():
+            # Strings seed by their SHA-512: the same on every machine.
+            key = "/".join(filter(None, (str(build.seed), share, name)))
+            builder = examples.ExampleBuilder(
+                self._tokenizer, build.max_seq_length, random.Random(key)
+            )
+            shares[share] = _Share(builder, write)
+        return shares
 
 
 def merge(

@@ -35,33 +35,42 @@ def match_files(pattern: str) -> list[str]:
       DataError: If there is none, nothing matches one of them, a file is
         matched twice, or the file system cannot be asked.
     """
-    files: list[str] = []
-    known: set[str] = set()
-    for part in filter(None, map(str.strip, pattern.split(","))):
+    places: dict[str, str] = {}
+    parts = [*filter(None, map(str.strip, pattern.split(",")))]
+    for part in parts or [repr(pattern)]:
         try:
-            found = [*filter(_may_have_records, _files_at(part))]
+            if tf.io.gfile.isdir(part):
+                # The folder's own name may have signs of a glob.
+                names = tf.io.gfile.listdir(part)
+                paths = [
+                    os.path.join(part, n) for n in names if "tfrecord" in n
+                ]
+                part = os.path.join(part, "*tfrecord*")
+            else:
+                paths = tf.io.gfile.glob(part)
         except tf.errors.OpError as error:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}. Received: {error.message}"
             ) from None
-        if not found:
-            if tf.io.gfile.isdir(part):
-                part = os.path.join(part, "*tfrecord*")
-            raise _none_at(part)
-        for path in sorted(found):
-            place = place_of(path)
-            if place in known:
+        paths = [*filter(_may_have_records, paths)]
+        if not paths:
+            raise errors.DataError(
+                f"Expected TFRecord files at {part}, found none. Build them "
+                "with: electra-tf build-data --corpus-dir=CORPUS "
+                "--vocab-file=VOCAB --output-dir=DIR"
+            )
+        for path in sorted(paths):
+            # Whatever links and dots lead there.
+            place = path if "://" in path else os.path.realpath(path)
+            if other := places.get(place):
                 raise errors.DataError(
-                    f"Expected globs of different TFRecord files. Received: "
+                    "Expected globs of different TFRecord files. Received: "
                     f"{pattern}, which match {path} twice"
-                    + f", as {place}"
-                    * (path not in files)
+                    + f", as {other}"
+                    * (other != path)
                 )
-            known.add(place)
-            files.append(path)
-    if not files:
-        raise _none_at(repr(pattern))
-    return sorted(files)
+            places[place] = path
+    return sorted(places.values())
 
 
 def _may_have_records(path: str) -> bool:
@@ -69,28 +78,6 @@ def _may_have_records(path: str) -> bool:
     name = os.path.basename(path)
     is_unfinished = name.startswith(manifest.TEMPORARY_PREFIX)
     return not is_unfinished and name not in manifest.BESIDE_RECORDS
-
-
-def _none_at(pattern: str) -> errors.DataError:
-    return errors.DataError(
-        f"Expected TFRecord files at {pattern}, found none. Build them with: "
-        "electra-tf build-data --corpus-dir=CORPUS --vocab-file=VOCAB "
-        "--output-dir=DIR"
-    )
-
-
-def _files_at(pattern: str) -> list[str]:
-    """What a glob matches, or the files of a folder with records."""
-    if not tf.io.gfile.isdir(pattern):
-        return tf.io.gfile.glob(pattern)
-    # The folder's own name may have signs of a glob.
-    names = tf.io.gfile.listdir(pattern)
-    return [os.path.join(pattern, n) for n in names if "tfrecord" in n]
-
-
-def place_of(path: str) -> str:
-    """Where a file is, whatever links and dots lead there."""
-    return path if "://" in path else os.path.realpath(path)
 
 
 class Records:
@@ -136,9 +123,8 @@ class Records:
             known = {mark: path for path, mark in others._marks.items()}
         found = []
         for path, mark in self._marks.items():
-            other = known.get(mark)
-            if other is not None:
-                found.append((path, other))
+            if mark in known:
+                found.append((path, known[mark]))
             elif others is None:
                 known[mark] = path
         return found
@@ -146,14 +132,14 @@ class Records:
     @functools.cached_property
     def _marks(self) -> dict[str, tuple[int, bytes, bytes]]:
         """File -> its length and its ends, of those that are not empty."""
-        found = {}
+        marks = {}
         for (path, count), first in zip(
             self.num_examples().items(), self.first_records, strict=True
         ):
             if count:
                 begins, ends = self.read(np.array([first, first + count - 1]))
-                found[path] = (count, begins, ends)
-        return found
+                marks[path] = (count, begins, ends)
+        return marks
 
     def locate(self, record: int) -> tuple[str, int]:
         """File of a record and its number in there, from 0."""
@@ -229,12 +215,7 @@ class RandomAccessFile:
 
 
 def _fits(data: bytes, checksum: bytes) -> bool:
-    """Whether a TFRecord's checksum is that of its data.
-
-    Args:
-      data: Any.
-      checksum: 4 bytes, or fewer where a file ended.
-    """
+    """Whether a checksum of 4 bytes, or fewer at an end, is that of data."""
     crc = google_crc32c.value(data)
     # Masked, so that it differs from a checksum of checksums.
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -243,34 +224,29 @@ def _fits(data: bytes, checksum: bytes) -> bool:
 
 def _record_offsets(path: str) -> np.ndarray:
     """Offsets of a TFRecord file's records, <int64>[num_records]."""
+    offsets: list[int] = []
+    offset = 0
     try:
-        return _offsets_in(path)
+        with tf.io.gfile.GFile(path, "rb") as file:
+            size = file.size()
+            while offset < size:
+                file.seek(offset)
+                header = file.read(_HEADER_SIZE).ljust(_HEADER_SIZE, b"\xff")
+                (length,) = _LENGTH.unpack(header[:8])
+                end = offset + _HEADER_SIZE + length + _FOOTER_SIZE
+                if end > size:
+                    raise errors.DataError(
+                        f"Expected a whole TFRecord at byte {offset} of {path} "
+                        f"(record {len(offsets)}), found the end of the file: "
+                        "it is cut short, damaged or not a TFRecord file"
+                    )
+                offsets.append(offset)
+                offset = end
     except tf.errors.OpError as error:
         raise errors.DataError(
             f"Expected a TFRecord file at {path}, which cannot be read: "
             f"{error.message.rpartition('; ')[2]}"
         ) from None
-
-
-def _offsets_in(path: str) -> np.ndarray:
-    with tf.io.gfile.GFile(path, "rb") as f:
-        size = f.size()
-        offsets: list[int] = []
-        offset = 0
-        while offset < size:
-            f.seek(offset)
-            header = f.read(_HEADER_SIZE)
-            if len(header) == _HEADER_SIZE:
-                (length,) = _LENGTH.unpack(header[:8])
-                end = offset + _HEADER_SIZE + length + _FOOTER_SIZE
-            if len(header) < _HEADER_SIZE or end > size:
-                raise errors.DataError(
-                    f"Expected a whole TFRecord at byte {offset} of {path} "
-                    f"(record {len(offsets)}), found the end of the file: it "
-                    "is cut short, damaged or not a TFRecord file"
-                )
-            offsets.append(offset)
-            offset = end
     return np.asarray(offsets, np.int64)
 
 

@@ -227,68 +227,48 @@ def settings_file(vocab_file: str | os.PathLike) -> str:
     return os.fspath(vocab_file) + ".json"
 
 
-def load_settings(vocab_file: str | os.PathLike) -> dict:
-    """The text treatment that a vocabulary was made for, where it is known.
-
-    Args:
-      vocab_file: Path of the vocabulary.
-
-    Returns:
-      `do_lower_case` and `strip_accents` from the file beside the vocabulary,
-      and `text_cleaning` and `sha256`, of the tokens, where that names one;
-      nothing for a vocabulary that came without such a file.
-
-    Raises:
-      ValueError: If the file is there but cannot be read, or does not hold
-        these settings.
-    """
-    path = settings_file(vocab_file)
-    if not files.exists(path):
-        return {}
-    content = read_bytes(path, "vocabulary's settings")
-    try:
-        settings = json.loads(content)
-        found = {name: settings[name] for name in TREATMENT}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        found = {}
-    if not found or any(type(value) is not bool for value in found.values()):
-        raise ValueError(
-            "Expected a JSON file with true or false for "
-            f"{' and '.join(TREATMENT)}. Received: {path!r}."
-        )
-    if _DIGEST in settings:
-        found[_DIGEST] = settings[_DIGEST]
-    if "text_cleaning" in settings:
-        from electra_tf.text import cleaning  # Imports TensorFlow.
-
-        found["text_cleaning"] = settings["text_cleaning"]
-        try:
-            cleaning.check(found["text_cleaning"])
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-    return found
-
-
 def load(vocab_file: str | os.PathLike) -> Vocabulary:
     """Reads a vocabulary, and how text is treated where a file says so.
 
     Args:
-      vocab_file: One token a line, see `load_vocab`; `load_settings` tells
-        what stands beside it.
+      vocab_file: One token a line, see `load_vocab`. `settings_file` beside it
+        has `do_lower_case` and `strip_accents`, and may name a `text_cleaning`
+        and the digest of the tokens.
 
     Raises:
       ValueError: If a file cannot be read or used.
     """
     tokens = tuple(load_vocab(vocab_file))
-    settings = load_settings(vocab_file)
-    if settings.pop(_DIGEST, None) not in (None, digest(tokens)):
+    path = settings_file(vocab_file)
+    if not files.exists(path):
+        return Vocabulary(tokens)
+    content = read_bytes(path, "vocabulary's settings")
+    try:
+        settings = json.loads(content)
+        known = {name: settings[name] for name in TREATMENT}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        known = {}
+    if not known or any(type(value) is not bool for value in known.values()):
         raise ValueError(
-            f"Expected the tokens that {settings_file(vocab_file)!r} was "
-            f"written with. Received: {os.fspath(vocab_file)!r}, which was "
-            "changed since: bring the old one back, or, if no id means "
-            f"something else now, delete {_DIGEST!r} there."
+            "Expected a JSON file with true or false for "
+            f"{' and '.join(TREATMENT)}. Received: {path!r}."
         )
-    return Vocabulary(tokens, **settings)
+    if "text_cleaning" in settings:
+        from electra_tf.text import cleaning  # Imports TensorFlow.
+
+        known["text_cleaning"] = settings["text_cleaning"]
+        try:
+            cleaning.check(known["text_cleaning"])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    if settings.get(_DIGEST) not in (None, digest(tokens)):
+        raise ValueError(
+            f"Expected the tokens that {path!r} was written with. Received: "
+            f"{os.fspath(vocab_file)!r}, which was changed since: bring the "
+            "old one back, or, if no id means something else now, delete "
+            f"{_DIGEST!r} there."
+        )
+    return Vocabulary(tokens, **known)
 
 
 def digest(tokens: Sequence[str]) -> str:
@@ -318,14 +298,12 @@ def read(
     if not os.path.exists(path):
         return None
     try:
-        found = load(path)
+        vocabulary = load(path)
     except ValueError as error:
         raise CheckpointError(str(error)) from None
-    if do_lower_case is not None:
-        found = dataclasses.replace(found, do_lower_case=do_lower_case)
-    if strip_accents is not None:
-        found = dataclasses.replace(found, strip_accents=strip_accents)
-    return found
+    said = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    said = {name: value for name, value in said.items() if value is not None}
+    return dataclasses.replace(vocabulary, **said)  # type: ignore[arg-type]
 
 
 def warn_of_other_tokens(

@@ -1,6 +1,7 @@
 """Tests of pretraining_data/batches.py."""
 
 import os
+import re
 import shutil
 
 import numpy as np
@@ -16,6 +17,7 @@ from electra_tf.training import replicas
 from tests import helpers
 
 NUM_ROWS = 10
+FEATURES = batches_lib.FEATURE_NAMES
 MASK_SLOTS = 3
 
 
@@ -61,17 +63,7 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(ours[name], theirs[name], name)
 
 
-def test_the_examples_of_these_tests_are_distinct():
-    assert len(NUMBERS) == NUM_ROWS
-
-
-def test_match_files(tmp_path):
-    for name in ("b.tfrecord", "a.tfrecord", "c.txt"):
-        (tmp_path / name).write_text("")
-    assert records_lib.match_files(f"{tmp_path}/b*, {tmp_path}/a*") == [
-        f"{tmp_path}/a.tfrecord",
-        f"{tmp_path}/b.tfrecord",
-    ]
+assert len(NUMBERS) == NUM_ROWS  # All are distinct.
 
 
 @pytest.mark.parametrize("pattern", ["{0}", "{0}/", "{0}/*", "{0}/*tfrecord*"])
@@ -80,39 +72,26 @@ def test_a_builders_folder_is_its_records(tmp_path, pattern):
     unfinished = f"{manifest.TEMPORARY_PREFIX}{shard}-0123456789abcdef"
     for name in (shard, unfinished, *manifest.BESIDE_RECORDS):
         (tmp_path / name).write_text("")
-    (found,) = records_lib.match_files(pattern.format(tmp_path))
-    assert os.path.samefile(found, tmp_path / shard)
+    (path,) = records_lib.match_files(pattern.format(tmp_path))
+    assert os.path.samefile(path, tmp_path / shard)
 
 
-def test_a_folder_may_have_signs_of_a_glob(tmp_path):
+def test_globs_between_commas_and_a_folder_with_signs_of_one(tmp_path):
     folder = tmp_path / "run[1]"
     folder.mkdir()
-    (folder / "a.tfrecord").write_text("")
-    (folder / "vocab.txt").write_text("")
-    assert records_lib.match_files(str(folder)) == [f"{folder}/a.tfrecord"]
-
-
-def test_a_file_system_that_cannot_be_asked_is_named():
-    with pytest.raises(errors.DataError, match="at none://a/b. Received: File"):
-        records_lib.match_files("none://a/b")
-
-
-@pytest.mark.parametrize("pattern", ["", ",", " , "])
-def test_globs_that_are_none(pattern):
-    message = f"files at {pattern!r}, found none. Build them with: electra-tf"
-    with pytest.raises(errors.DataError, match=message):
-        records_lib.match_files(pattern)
-
-
-def test_a_builders_folder_without_records_is_named(tmp_path):
-    (tmp_path / manifest.FILE_NAME).write_text("")
-    with pytest.raises(errors.DataError, match="files at .*/[*]tfrecord[*]"):
-        records_lib.match_files(str(tmp_path))
+    for path in (folder / "a.tfrecord", folder / "vocab.txt", tmp_path / "b"):
+        path.write_text("")
+    paths = [f"{tmp_path}/b", f"{folder}/a.tfrecord"]
+    assert records_lib.match_files(f"{folder}, {tmp_path}/b*,") == paths
 
 
 @pytest.mark.parametrize(
     ("globs", "message"),
     [
+        ("", "files at '', found none. Build them with: electra-tf"),
+        (" , ", "files at ' , ', found none"),
+        ("none://a/b", "at none://a/b. Received: File"),
+        ("{0}/empty", "files at .*/empty/[*]tfrecord[*]"),
         ("{0}/a*,{0}/b*", "files at .*/b\\*, found none"),
         ("{0}/a*,{0}/*", "which match .*/a.tfrecord twice$"),
         ("{0}/a*,{0}/./a*", "which match .*/./a.tfrecord twice, as .*/a.tfr"),
@@ -120,6 +99,8 @@ def test_a_builders_folder_without_records_is_named(tmp_path):
 )
 def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
     (tmp_path / "a.tfrecord").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / manifest.FILE_NAME).write_text("")
     with pytest.raises(errors.DataError, match=message):
         records_lib.match_files(globs.format(tmp_path))
     assert records_lib.match_files(f"{tmp_path}/a*,")
@@ -128,6 +109,8 @@ def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
 def test_reads_the_records_as_they_are(folder):
     data = open_data(folder, shuffle=False)
     assert len(data) == NUM_ROWS
+    assert data.records.locate(3) == (f"{folder}/a.tfrecord", 3)
+    assert data.records.locate(4) == (f"{folder}/c.tfrecord", 0)
     (batch,) = take(data.dataset(NUM_ROWS), 1)
     expected = helpers.inputs(range(NUM_ROWS))
     for name, values in expected.items():
@@ -141,11 +124,11 @@ def test_reads_the_records_as_they_are(folder):
 def test_shapes_are_static(folder):
     """XLA and TPUs compile a step for one shape."""
     spec = open_data(folder).dataset(4).element_spec
-    for name in batches_lib.FEATURE_NAMES:
+    for name in FEATURES:
         assert spec[name].shape == (4, helpers.LENGTH), name
     assert all(noise.shape[0] == 4 for noise in spec["noise"])
     features = open_data(folder, in_graph=True).dataset(4).element_spec
-    for name in batches_lib.FEATURE_NAMES:
+    for name in FEATURES:
         assert features[name].shape == (4, helpers.LENGTH), name
 
 
@@ -173,18 +156,21 @@ def test_the_order_of_an_epoch_is_a_permutation(folder):
 
 def test_an_epoch_may_end_within_a_batch(folder):
     data = open_data(folder)
-    # 5 batches of 4 are 2 epochs of 10.
+    # 5 batches of 4 are 2 epochs of 10, and a batch of 25 is more than that.
     batches = numbers(take(data.dataset(4), 5))
     assert sum(batches, []) == sum(numbers(take(data.dataset(10), 2)), [])
+    (batch,) = numbers(take(data.dataset(25), 1))
+    assert batch == sum(numbers(take(data.dataset(5), 5)), [])
 
 
-def test_the_order_follows_from_the_seed(folder):
-    first, again, other = (
-        numbers(take(open_data(folder, seed).dataset(NUM_ROWS), 1))
-        for seed in (3, 3, 4)
+def test_order_and_noise_follow_from_the_seed(folder):
+    (first,), (again,), (other,) = (
+        take(open_data(folder, seed).dataset(NUM_ROWS), 1) for seed in (3, 3, 4)
     )
-    assert first == again
-    assert first != other
+    assert_equal(first, again)
+    assert numbers([first]) != numbers([other])
+    for name in ("positions", "mask", "sample"):
+        assert (first[name] != other[name]).all()
 
 
 def test_orders_are_random(folder):
@@ -199,16 +185,12 @@ def test_orders_are_random(folder):
 
 def test_without_shuffling_the_order_is_that_of_the_files(folder):
     data = open_data(folder, shuffle=False)
-    assert numbers(take(data.dataset(5), 3)) == [
-        [0, 1, 2, 3, 4],
-        [5, 6, 7, 8, 9],
-        [0, 1, 2, 3, 4],
+    batches = numbers(take(data.dataset(5), 3))
+    assert batches == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]
+    helpers.write_tfrecords(folder / "one", [helpers.row(7)])
+    assert numbers(take(open_data(folder, name="one").dataset(2), 1)) == [
+        [7, 7]
     ]
-
-
-def test_one_example_may_be_all(tmp_path):
-    helpers.write_tfrecords(tmp_path / "a.tfrecord", [helpers.row(7)])
-    assert numbers(take(open_data(tmp_path).dataset(2), 1)) == [[7, 7]]
 
 
 def test_batch_k_does_not_depend_on_the_first_step(folder):
@@ -219,34 +201,25 @@ def test_batch_k_does_not_depend_on_the_first_step(folder):
         assert_equal(batch, from_the_start[first_step])
 
 
-def test_shards_of_two_replicas_are_the_whole_batch(folder):
+# Parts of a batch of 8, and how many of them each worker has.
+@pytest.mark.parametrize(("num_parts", "of_worker"), [(2, 2), (2, 1), (4, 2)])
+@pytest.mark.parametrize("first_step", [0, 5])
+def test_shards_are_the_whole_batch(folder, num_parts, of_worker, first_step):
     data = open_data(folder)
-    whole = take(data.dataset(4), 6)
-    # Both on one worker, which yields the parts in turn; or one on each.
-    both = take(data.dataset(2, 0, replicas.Shard(2, 0, 2)), 12)
-    first = take(data.dataset(2, 0, replicas.Shard(2, 0, 1)), 6)
-    second = take(data.dataset(2, 0, replicas.Shard(2, 1, 1)), 6)
-    for step, batch in enumerate(whole):
-        for parts in (
-            (both[2 * step], both[2 * step + 1]),
-            (first[step], second[step]),
-        ):
-            assert_equal(
-                {k: np.concatenate([part[k] for part in parts]) for k in batch},
-                batch,
-            )
-
-
-def test_shards_of_four_replicas_on_two_workers_resume(folder):
-    data = open_data(folder)
-    (whole,) = take(data.dataset(8, 5), 1)
-    parts = []
-    for first_part in (0, 2):
-        shard = replicas.Shard(4, first_part, 2)
-        parts += take(data.dataset(2, 5, shard), 2)
-    assert_equal(
-        {k: np.concatenate([part[k] for part in parts]) for k in whole}, whole
-    )
+    parts = [[] for _ in range(3)]
+    for first in range(0, num_parts, of_worker):
+        # A worker yields its parts in turn.
+        shard = replicas.Shard(num_parts, first, of_worker)
+        batches = data.dataset(8 // num_parts, first_step, shard)
+        for i, part in enumerate(take(batches, 3 * of_worker)):
+            parts[i // of_worker].append(part)
+    for batch, of_batch in zip(
+        take(data.dataset(8, first_step), 3), parts, strict=True
+    ):
+        assert_equal(
+            {k: np.concatenate([part[k] for part in of_batch]) for k in batch},
+            batch,
+        )
 
 
 def test_noise_is_new_for_every_example_and_epoch(folder):
@@ -272,14 +245,6 @@ def test_rows_of_draws_are_those_of_stateless_uniform(seed):
         np.testing.assert_array_equal(row, expected)
 
 
-def test_order_of_a_batch_in_many_epochs(folder):
-    data = open_data(folder)
-    # 25 examples are two epochs of 10 and a half.
-    (batch,) = numbers(take(data.dataset(25), 1))
-    singles = sum(numbers(take(data.dataset(5), 5)), [])
-    assert batch == singles
-
-
 def test_records_of_any_size(tmp_path):
     rng = np.random.default_rng(0)
     contents = [rng.bytes(size) for size in (0, 1, 4083, 4084, 5000, 20_000)]
@@ -291,18 +256,6 @@ def test_records_of_any_size(tmp_path):
     assert records.read(order).tolist() == [contents[i] for i in order]
 
 
-def test_noise_follows_from_the_seed(folder):
-    first, other = (
-        take(open_data(folder, seed).dataset(4), 1)[0] for seed in (3, 4)
-    )
-    (second_half,) = take(
-        open_data(folder).dataset(2, 0, replicas.Shard(2, 1, 1)), 1
-    )
-    for name in ("positions", "mask", "sample"):
-        np.testing.assert_array_equal(second_half[name], first[name][2:])
-        assert (first[name] != other[name]).all()
-
-
 @pytest.mark.parametrize("option", ["distinct_positions", "whole_word_masking"])
 def test_a_draw_for_every_token(folder, option):
     config = helpers.electra_config(**{option: True})
@@ -312,167 +265,52 @@ def test_a_draw_for_every_token(folder, option):
     assert batch["mask"].shape == batch["sample"].shape == (2, MASK_SLOTS)
 
 
-def test_finds_a_record_in_its_file(folder):
-    records = open_data(folder).records
-    assert records.locate(0) == (f"{folder}/a.tfrecord", 0)
-    assert records.locate(3) == (f"{folder}/a.tfrecord", 3)
-    assert records.locate(4) == (f"{folder}/c.tfrecord", 0)
-    assert records.locate(9) == (f"{folder}/c.tfrecord", 5)
-
-
-def refusal(folder, config=None):
+def refusal(folder):
     with pytest.raises(errors.DataError) as caught:
-        batches_lib.PretrainingData(
-            f"{folder}/*.tfrecord", config or helpers.electra_config(), 3
-        )
-    return str(caught.value)
+        open_data(folder)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
 
 
-def test_a_data_error_is_a_value_error():
-    assert issubclass(errors.DataError, ValueError)
+def changed(name, position, value):
+    row = helpers.row(1)
+    row[name][position] = value
+    return row
 
 
-def test_refuses_a_glob_that_matches_nothing(tmp_path):
-    assert refusal(tmp_path) == (
-        f"Expected TFRecord files at {tmp_path}/*.tfrecord, found none. Build "
-        "them with: electra-tf build-data "
-        "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
-    )
+WITHOUT_FEATURE = {name: helpers.row(1)[name] for name in FEATURES[1:]}
+# Rows that do not fit, and the words on the second of them.
+ROWS = [
+    (changed("input_ids", 4, 20), "ids from 0 to 19 .*, received 20 in"),
+    (changed("input_ids", 4, -1), "ids from 0 to 19 .*, received -1 in"),
+    (changed("input_mask", 4, 2), "of zeros and ones, received 2 in"),
+    (changed("input_mask", 4, 2**32 + 1), "ones, received 4294967297 in"),
+    (changed("segment_ids", 4, 2), "segment_ids from 0 to 1 .*, received 2 in"),
+    (changed("segment_ids", 4, -1), "type_vocab_size - 1\\), received -1 in"),
+    (helpers.row(1, 16), "12 values of input_ids .*, received 16 in"),
+    (
+        helpers.row(1) | {"segment_ids": [0] * 11},
+        "12 values of segment_ids .*max_seq_length\\), received 11 in",
+    ),
+    (WITHOUT_FEATURE, "12 values of input_ids .*, received 0 in"),
+]
 
 
-def test_refuses_a_folder_in_place_of_its_files(folder):
-    with pytest.raises(errors.DataError) as caught:
-        records_lib.Records([str(folder)])
-    assert str(caught.value) == (
-        f"Expected a TFRecord file at {folder}, which cannot be read: Is a "
-        "directory"
-    )
-
-
-def test_refuses_empty_files(tmp_path):
-    for name in ("a", "b"):
-        helpers.write_tfrecords(tmp_path / f"{name}.tfrecord", [])
-    assert refusal(tmp_path) == (
-        "Expected examples in 2 TFRecord files, found none. The first file is "
-        f"{tmp_path}/a.tfrecord"
-    )
-
-
-@pytest.mark.parametrize("lost_bytes", [1, 30])
-def test_refuses_a_file_that_is_cut_short(folder, lost_bytes):
-    path = folder / "c.tfrecord"
-    content = path.read_bytes()
-    path.write_bytes(content[:-lost_bytes])
-    start = len(content) // 6 * 5
-    assert refusal(folder) == (
-        f"Expected a whole TFRecord at byte {start} of {path} (record 5), "
-        "found the end of the file: it is cut short, damaged or not a TFRecord "
-        "file"
-    )
-
-
-@pytest.mark.parametrize("text", ["text", "a longer text of several words\n"])
-def test_refuses_a_file_that_is_no_tfrecord(folder, text):
-    path = folder / "b.tfrecord"
-    path.write_text(text)
-    assert refusal(folder) == (
-        f"Expected a whole TFRecord at byte 0 of {path} (record 0), found the "
-        "end of the file: it is cut short, damaged or not a TFRecord file"
-    )
-
-
-@pytest.mark.parametrize("token", [20, -1])
-def test_refuses_ids_outside_the_vocabulary(folder, token):
-    rows = [helpers.row(n) for n in range(3)]
-    rows[2]["input_ids"][4] = token
+@pytest.mark.parametrize(("row", "words"), ROWS)
+def test_refuses_rows_that_do_not_fit(folder, row, words):
+    rows = [helpers.row(0), row]
     path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
-    assert refusal(folder) == (
-        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
-        f"received {token} in record 2 of {path}: was it built with another "
-        "vocabulary?"
+    assert re.search(
+        f"Expected .*{words}.* record 1 of {path}", refusal(folder)
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        (
-            "input_mask",
-            lambda x: 2 * x,
-            "input_mask of zeros and ones, received [0, 2]",
-        ),
-        ("input_mask", lambda x: x + 2**32 * x, "received [0, 4294967297]"),
-        ("segment_ids", lambda x: x + 2, "segment_ids from 0 to 1 (Encoder"),
-        ("segment_ids", lambda x: x - 1, "type_vocab_size - 1), received [-1]"),
-    ],
-)
-def test_refuses_masks_and_segments_that_are_none(
-    folder, name, change, message
-):
-    rows = [helpers.row(n) for n in range(3)]
-    rows[1][name] = change(np.array(rows[1][name])).tolist()
-    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
-    found = refusal(folder)
-    assert message in found
-    assert found.endswith(f"in record 1 of {path}")
-
-
-def test_takes_masks_with_holes_as_the_original_does(folder):
-    (folder / "holes").mkdir()
-    row = helpers.row(0)
-    row["input_mask"][4] = 0
-    helpers.write_tfrecords(folder / "holes/a.tfrecord", [row])
-    (batch,) = open_data(folder / "holes").dataset(1).take(1)
+def test_takes_masks_with_holes_as_the_original_does(tmp_path):
+    row = changed("input_mask", 4, 0)
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", [row])
+    (batch,) = open_data(tmp_path).dataset(1).take(1)
     assert batch["input_mask"][0].numpy().tolist() == row["input_mask"]
-
-
-def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
-    data, others = open_data(folder), f"{folder}/a.tfrecord"
-    heldout = batches_lib.PretrainingData(others, data.config, 3)
-    assert heldout.remarks_on_heldout(None, 4, None) == []
-    assert heldout.remarks_on_heldout(None, 3, 1) == []
-    shared, left_out = heldout.remarks_on_heldout(data, 3, None)
-    assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
-    copy = folder / "copy"
-    shutil.copy(others, copy)
-    heldout = batches_lib.PretrainingData(str(copy), data.config, 3)
-    assert heldout.remarks_on_heldout(data, 2, None) == [
-        f"1 of 1 held-out file(s) are trained on, too, such as {copy}: their "
-        "metrics say nothing of other texts"
-    ]
-    assert left_out == (
-        "the last 1 of 4 held-out examples are not scored, as batches of 3 are "
-        "whole"
-    )
-
-
-def test_refuses_examples_of_another_length(folder):
-    path = helpers.write_tfrecords(folder / "b.tfrecord", [helpers.row(1, 16)])
-    assert refusal(folder) == (
-        "Expected 12 values of input_ids (ElectraConfig.max_seq_length), "
-        f"received 16 in record 0 of {path}"
-    )
-
-
-def test_refuses_features_of_different_lengths(folder):
-    row = helpers.row(1)
-    row["segment_ids"] = row["segment_ids"][:-1]
-    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
-    assert refusal(folder) == (
-        "Expected 12 values of segment_ids (ElectraConfig.max_seq_length), "
-        f"received 11 in record 0 of {path}"
-    )
-
-
-@pytest.mark.parametrize("missing", ["input_ids", "input_mask", "segment_ids"])
-def test_refuses_examples_without_a_feature(folder, missing):
-    row = helpers.row(1)
-    del row[missing]
-    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
-    assert refusal(folder) == (
-        f"Expected 12 values of {missing} (ElectraConfig.max_seq_length), "
-        f"received 0 in record 0 of {path}"
-    )
 
 
 def write_raw(path, content):
@@ -480,26 +318,72 @@ def write_raw(path, content):
         writer.write(content)
 
 
-def test_refuses_features_of_another_type(tmp_path):
+def floats():
     example = tf.train.Example()
-    for name in ("input_ids", "input_mask", "segment_ids"):
+    for name in FEATURES:
         example.features.feature[name].float_list.value.extend([1.0] * 12)
-    write_raw(tmp_path / "a.tfrecord", example.SerializeToString())
-    message = refusal(tmp_path)
-    assert message.startswith(
+    return example.SerializeToString()
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 20, floats()])
+def test_refuses_records_that_are_no_examples(tmp_path, content):
+    write_raw(tmp_path / "a.tfrecord", content)
+    assert refusal(tmp_path).startswith(
         "Expected an example with the features input_ids, input_mask, "
         f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: "
     )
-    assert "\n" not in message
 
 
-def test_refuses_records_that_are_no_examples(tmp_path):
-    write_raw(tmp_path / "a.tfrecord", b"\xff" * 20)
-    assert refusal(tmp_path) == (
-        "Expected an example with the features input_ids, input_mask, "
-        f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: bytes "
-        "that are no example"
-    )
+def cut_short(folder):
+    path = folder / "c.tfrecord"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def no_tfrecord(folder):
+    (folder / "b.tfrecord").write_text("a longer text of several words\n")
+
+
+def no_records(folder):
+    for name in "abc":
+        helpers.write_tfrecords(folder / f"{name}.tfrecord", [])
+
+
+def no_files(folder):
+    for name in "abc":
+        (folder / f"{name}.tfrecord").unlink()
+
+
+def a_folder(folder):
+    (folder / "d.tfrecord").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (cut_short, r"whole TFRecord at byte \d+ of .*c.tfrecord \(record 5\)"),
+        (no_tfrecord, r"at byte 0 of .*b.tfrecord \(record 0\), found the end"),
+        (no_records, "in 3 TFRecord files, found none. The first .*a.tfrecord"),
+        (no_files, "found none. Build them with: electra-tf build-data --corp"),
+        (a_folder, "d.tfrecord, which cannot be read: Is a directory"),
+    ],
+)
+def test_refuses_files_that_are_not_whole(folder, change, words):
+    change(folder)
+    assert re.search(words, refusal(folder))
+
+
+def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
+    data, others = open_data(folder), f"{folder}/a.tfrecord"
+    heldout = open_data(folder, name="a.tfrecord")
+    assert heldout.remarks_on_heldout(None, 4, None) == []
+    assert heldout.remarks_on_heldout(None, 3, 1) == []
+    shared, left_out = heldout.remarks_on_heldout(data, 3, None)
+    assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
+    assert left_out.startswith("the last 1 of 4 held-out examples are not")
+    shutil.copy(others, folder / "copy")
+    heldout = open_data(folder, name="copy")
+    (line,) = heldout.remarks_on_heldout(data, 2, None)
+    assert f"such as {folder / 'copy'}: their metrics say nothing" in line
 
 
 def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
@@ -512,11 +396,8 @@ def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
     assert len(take(batches, 3)) == 3
     with pytest.raises(tf.errors.OpError) as caught:
         take(batches, 4)
-    assert errors.data_error_message(caught.value) == (
-        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
-        f"received 20 in record 2 of {path}: was it built with another "
-        "vocabulary?"
-    )
+    line = errors.data_error_message(caught.value)
+    assert f"received 20 in record 2 of {path}: was it built" in line
 
 
 @pytest.mark.parametrize(
@@ -534,10 +415,8 @@ def test_refuses_a_flipped_bit_when_its_step_comes(folder, place, monkeypatch):
     assert len(take(batches, 2)) == 2
     with pytest.raises(tf.errors.OpError) as caught:
         take(batches, 3)
-    assert errors.data_error_message(caught.value) == (
-        f"Expected record 1 of {path} as it was written, received bytes that "
-        "do not fit their checksum: the file is damaged"
-    )
+    line = errors.data_error_message(caught.value)
+    assert line.startswith(f"Expected record 1 of {path} as it was written")
 
 
 def test_names_the_record_of_a_batch_that_does_not_parse(folder, monkeypatch):
@@ -551,9 +430,8 @@ def test_names_the_record_of_a_batch_that_does_not_parse(folder, monkeypatch):
     data.refuse_bad_batches(4, 0, 2)
     with pytest.raises(errors.DataError) as caught:
         data.refuse_bad_batches(4, 1, 2)
-    assert str(caught.value).startswith(
-        "Expected an example with the features input_ids, input_mask, "
-        f"segment_ids in record 4 of {folder}/c.tfrecord. Received: "
+    assert f"in record 4 of {folder}/c.tfrecord. Received: " in str(
+        caught.value
     )
 
 
@@ -583,11 +461,8 @@ def test_another_host_refuses_a_bad_record(folder, monkeypatch):
     data = open_data(folder, shuffle=False, in_graph=True)
     with pytest.raises(tf.errors.OpError) as caught:
         take(data.dataset(2), 4)
-    assert errors.data_error_message(caught.value) == (
-        "Expected examples of 12 tokens with ids below 20, a mask of zeros "
-        "and ones, and segments below 2, received others: electra-tf "
-        "check-data shows them"
-    )
+    line = errors.data_error_message(caught.value)
+    assert "ids from 0 to 19" in line and "check-data shows them" in line
 
 
 def test_counts_the_tokens_of_all_records(folder):

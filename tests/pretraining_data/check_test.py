@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import re
-import shutil
 import tarfile
 from types import SimpleNamespace
 
@@ -96,107 +95,60 @@ def test_unknown_words_and_missing_characters(tmp_path):
     assert warnings_with(report, "first of all '\u2603' U+2603 (2)")
 
 
-def test_a_cased_vocabulary_with_lower_casing(tmp_path):
-    vocab = [*SPECIAL, "The", "Cat", "cat", "sat"]
-    report = report_on(tmp_path, "The Cat sat\n" * 2, vocab)
-    (line,) = warnings_with(report, "use --no-lower-case")
-    assert "text loses its capitals, but 2 of the 4 entries" in line
-    report = report_on(tmp_path, "The Cat sat\n" * 2, vocab, lower=False)
-    assert not warnings_with(report, "case")
+CASED = [*SPECIAL, "The", "Cat", "cat", "sat"]
+ACCENTS = [*SPECIAL, "caf\u00e9", "cafe", "##s"]
+LETTERS = SPECIAL + list("catsh") + [f"##{letter}" for letter in "catshe"]
+MISPLACED = ["the", "", *SPECIAL, "cat", "sat"]
+LATIN_VOCAB = SPECIAL + LATIN
+KEPT = {"lower": False}
+NOT_STRIPPED = {"strip": False}
+JOINED = {"blanks_separate_docs": False}
+STRIPPED = "stripping accents changes 50.0% of the words, such as "
+SEPARATED = "the cat [SEP] sat [SEP]\n"
+# Text, vocabulary, flags, and a warning; or "no", and a word that none has.
+WARNINGS = [
+    ("The Cat sat\n", CASED, {}, "capitals, but 2 of the 4 entries"),
+    ("The Cat sat\n", CASED, {}, "use --no-lower-case"),
+    ("The Cat sat\n", CASED, KEPT, ("no", "case")),
+    ("The cat sat\n", LATIN_VOCAB, KEPT, "33.3% of the words have capitals"),
+    ("The cat sat\n", LATIN_VOCAB, KEPT, "use --lower-case"),
+    ("caf\u00e9\n", ACCENTS, {}, "its accents, but 1 of the 3 entries"),
+    ("caf\u00e9\n", ACCENTS, NOT_STRIPPED, ("no", "accents")),
+    ("the c\u00e1t\n", LATIN_VOCAB, KEPT, "50.0% of the words have accents"),
+    ("c\u00e1t\n", LATIN_VOCAB, KEPT, "use --lower-case --strip-accents"),
+    # Words lose marks in any script.
+    ("\u3067 \u6771\n", LATIN_VOCAB, {}, f"{STRIPPED}'\u3067' to '\u3066'"),
+    ("\u0924\u0947 a\n", LATIN_VOCAB, {}, "'\u0924\u0947' to '\u0924'"),
+    # Syllables are taken apart into letters.
+    ("\ud55c\uad6d a\n", LATIN_VOCAB, {}, f"{STRIPPED}'\ud55c\uad6d' to"),
+    ("caf\u00e9 the\n", LATIN_VOCAB, {}, "to 'cafe': where that is another"),
+    ("\u3067 a\n", LATIN_VOCAB, NOT_STRIPPED, ("no", "stripping")),
+    (SEPARATED, MISPLACED, {}, "[PAD] is 2 in the vocabulary"),
+    (SEPARATED, MISPLACED, {}, "1 blank line(s), the first on line 2"),
+    (SEPARATED, MISPLACED, {}, "no entry of the vocabulary starts with ##"),
+    (SEPARATED, MISPLACED, {}, "2 special token(s) stand in the text, such"),
+    # [CLS] the cat [SEP] of 8 positions.
+    ("the cat\n\n" * 4, LATIN_VOCAB, {}, "50% of the examples is padding"),
+    ("the cat\n\n" * 4, LATIN_VOCAB, JOINED, ("no", "padding")),
+    # 6 of 60 tokens fit between [CLS] and [SEP].
+    ("the cat sat " * 20, LATIN_VOCAB, {}, "90% of the tokens are in no exam"),
+    ("the cat sat " * 20, LATIN_VOCAB, {}, "longest line has 60 tokens for 8"),
+    ("chest tasteheat\n", LETTERS, {}, "a word takes 7.0 tokens on average"),
+]
 
 
-def test_an_uncased_vocabulary_without_lower_casing(tmp_path):
-    report = report_on(
-        tmp_path, "The cat sat\n" * 2, SPECIAL + LATIN, lower=False
-    )
-    (line,) = warnings_with(report, "use --lower-case")
-    assert line.startswith("33.3% of the words have capitals")
-
-
-def test_accents_that_the_flags_drop(tmp_path):
-    vocab = [*SPECIAL, "caf\u00e9", "cafe", "##s"]
-    report = report_on(tmp_path, "caf\u00e9 caf\u00e9s\n", vocab)
-    assert warnings_with(report, "loses its accents, but 1 of the 3 entries")
-    report = report_on(tmp_path, "caf\u00e9 caf\u00e9s\n", vocab, strip=False)
-    assert not warnings_with(report, "accents")
-
-
-def test_accents_that_the_vocabulary_does_not_have(tmp_path):
-    report = report_on(
-        tmp_path, "the c\u00e1t s\u00e1t\n", SPECIAL + LATIN, lower=False
-    )
-    assert warnings_with(report, "66.7% of the words have accents")
-    assert warnings_with(report, "use --lower-case --strip-accents")
-
-
-@pytest.mark.parametrize(
-    ("text", "change"),
-    [
-        (
-            "\u3067\u3042\u308b \u6771\n",
-            "'\u3067\u3042\u308b' to '\u3066\u3042\u308b'",
-        ),
-        (
-            "\u0938\u0939\u093f\u0924\u0947 a\n",
-            "'\u0938\u0939\u093f\u0924\u0947' to '\u0938\u0939\u093f\u0924'",
-        ),
-        # Syllables are taken apart into letters.
-        ("\ud55c\uad6d\uc5b4 a\n", "'\ud55c\uad6d\uc5b4' to"),
-        ("caf\u00e9 the\n", "'caf\u00e9' to 'cafe'"),
-    ],
-)
-def test_words_that_lose_marks_in_any_script(tmp_path, text, change):
-    report = report_on(tmp_path, text, SPECIAL + LATIN)
-    (line,) = warnings_with(report, "stripping accents")
-    assert line.startswith("stripping accents changes 50.0% of the words")
-    assert f"such as {change}" in line
-    assert "use --no-strip-accents" in line
-    report = report_on(tmp_path, text, SPECIAL + LATIN, strip=False)
-    assert not warnings_with(report, "stripping")
+@pytest.mark.parametrize(("text", "vocab", "flags", "words"), WARNINGS)
+def test_what_the_preflight_warns_of(tmp_path, text, vocab, flags, words):
+    report = report_on(tmp_path, text, vocab, **flags)
+    if isinstance(words, tuple):
+        assert not warnings_with(report, words[1])
+    else:
+        assert len(warnings_with(report, words)) == 1
 
 
 def test_combining_marks_are_named(tmp_path):
-    report = report_on(tmp_path, "cafe\u0301\n", SPECIAL + LATIN, strip=False)
+    report = report_on(tmp_path, "cafe\u0301\n", LATIN_VOCAB, strip=False)
     assert "'\u25cc\u0301' U+0301 (1)" in report.facts["missing characters"]
-
-
-def test_misplaced_special_tokens(tmp_path):
-    vocab = ["the", "", *SPECIAL, "cat", "sat"]
-    report = report_on(tmp_path, "the cat [SEP] sat [SEP]\n", vocab)
-    assert warnings_with(report, "[PAD] is 2 in the vocabulary")
-    assert warnings_with(report, "1 blank line(s), the first on line 2")
-    assert warnings_with(report, "no entry of the vocabulary starts with ##")
-    assert warnings_with(
-        report, "2 special token(s) stand in the text, such as [SEP] (2 times)"
-    )
-
-
-def test_short_documents_are_padding(tmp_path):
-    text = "the cat\n\n" * 4
-    report = report_on(tmp_path, text, SPECIAL + LATIN)
-    # [CLS] the cat [SEP] of 8 positions.
-    assert report.facts["examples"] == (
-        "about 4 of 8 tokens, 50.0% of it padding"
-    )
-    assert warnings_with(report, "50% of the examples is padding")
-    report = report_on(
-        tmp_path, text, SPECIAL + LATIN, blanks_separate_docs=False
-    )
-    assert not warnings_with(report, "padding")
-
-
-def test_long_lines_are_cut(tmp_path):
-    report = report_on(tmp_path, "the cat sat " * 20, SPECIAL + LATIN)
-    # 6 of 60 tokens fit between [CLS] and [SEP].
-    (line,) = warnings_with(report, "cut off")
-    assert line.startswith("90% of the tokens are in no example")
-    assert "the longest line has 60 tokens for 8" in line
-
-
-def test_letters_instead_of_words(tmp_path):
-    vocab = SPECIAL + list("catsh") + [f"##{letter}" for letter in "catshe"]
-    report = report_on(tmp_path, "chest tasteheat\n", vocab)
-    assert warnings_with(report, "a word takes 7.0 tokens on average")
 
 
 def test_epochs_and_sizes_of_a_run(tmp_path):
@@ -204,7 +156,7 @@ def test_epochs_and_sizes_of_a_run(tmp_path):
     report = report_on(
         tmp_path,
         "the cat sat the cat sat\n\n" * 4,
-        SPECIAL + LATIN,
+        LATIN_VOCAB,
         config=config,
     )
     assert report.facts["epochs"] == ("500.00 in 1,000 steps of 2 examples")
@@ -237,9 +189,7 @@ def test_the_sample_is_spread_over_the_files(tmp_path):
     assert len(whole.files) == 100
 
 
-@pytest.mark.parametrize(
-    "ending", ["txt", "jsonl", "txt.gz", "jsonl.gz", "tar", "parquet"]
-)
+@pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "tar", "parquet"])
 def test_the_share_is_told_of_every_kind_of_file(tmp_path, ending):
     documents = [
         "".join(f"{i * j} the cat\n" for j in range(400)) for i in range(1500)
@@ -247,24 +197,22 @@ def test_the_share_is_told_of_every_kind_of_file(tmp_path, ending):
     num_text = sum(map(len, documents))
     assert num_text > 6 << 20
     path = tmp_path / f"a.{ending}"
-    kind, _, packed = ending.partition(".")
-    if kind == "parquet":
+    if ending == "parquet":
         pa = pytest.importorskip("pyarrow")
         import pyarrow.parquet as pq
 
         pq.write_table(pa.table({"text": documents}), path)
-    elif kind == "tar":
+    elif ending == "tar":
         with tarfile.open(path, "w") as archive:
             for i, document in enumerate(documents):
                 info = tarfile.TarInfo(f"{i}.txt")
                 info.size = len(document)
                 archive.addfile(info, io.BytesIO(document.encode()))
+    elif ending == "txt":
+        path.write_text("".join(documents))
     else:
-        opens = gzip.open if packed else open
-        with opens(path, "wt") as file:
-            for document in documents:
-                row = json.dumps({"text": document})
-                file.write(f"{row}\n" if kind == "jsonl" else document)
+        rows = (json.dumps({"text": document}) for document in documents)
+        path.write_bytes(gzip.compress("\n".join(rows).encode(), 1))
     sample = check_lib.take_sample(
         corpus.list_files(str(tmp_path)), max_bytes=1 << 16
     )
@@ -292,9 +240,7 @@ def test_estimates_are_of_the_whole_corpus(tmp_path):
         corpus.list_files(str(tmp_path / "corpus")), max_bytes=700
     )
     report = check_lib.report_on_text(
-        sample,
-        helpers.make_tokenizer(str(vocab_file)),
-        8,
+        sample, helpers.make_tokenizer(str(vocab_file)), 8
     )
     found = int(report.facts["examples"].split()[1])
     # Two lines an example, but for those with a random length.
@@ -329,43 +275,31 @@ def test_whole_data(tmp_path, rows):
     assert facts["example 2"] == "[CLS] we wb wc wd we wf wg wh wi [SEP]"
 
 
-def change(row, name, position, value):
-    row[name][position] = value
+# A value of the rows 2 and 7 that is another one, and what is said of that.
+DAMAGES = [
+    ("input_ids", 4, 20, "have ids outside of 0 to 19"),
+    ("input_mask", 4, 0, "have an input_mask that is not ones, then zeros"),
+    ("segment_ids", 4, 2, "have segment_ids other than 0 and 1"),
+    ("input_ids", 0, 7, "do not start with [CLS] (2)"),
+    ("input_ids", 4, helpers.CLS, "or have it elsewhere"),
+    ("input_ids", 4, helpers.SEP, "do not have [SEP] (3) at the end"),
+    ("segment_ids", 4, 1, "at the end of each segment"),
+    ("input_ids", 4, helpers.MASK, "have [MASK] in them"),
+    ("input_ids", -1, 7, "have another id than 0 or [PAD] (0)"),
+]
 
 
-DAMAGES = {
-    "have ids outside of 0 to 19": ("input_ids", 4, 20),
-    "have an input_mask that is not ones, then zeros": ("input_mask", 4, 0),
-    "have segment_ids other than 0 and 1": ("segment_ids", 4, 2),
-    "do not start with [CLS] (2)": ("input_ids", 0, 7),
-    "or have it elsewhere": ("input_ids", 4, helpers.CLS),
-    "do not have [SEP] (3) at the end": ("input_ids", 4, helpers.SEP),
-    "at the end of each segment": ("segment_ids", 4, 1),
-    "have [MASK] in them": ("input_ids", 4, helpers.MASK),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGES)
-def test_damaged_rows(tmp_path, rows, kind):
-    change(rows[2], *DAMAGES[kind])
-    change(rows[7], *DAMAGES[kind])
-    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
-    lines = [line for line in check(tmp_path).errors if kind in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("2 record(s) ")
-    assert lines[0].endswith(f": record 2 of {path} is the first")
-
-
-def test_padding_with_another_id(tmp_path, rows):
-    change(rows[1], "input_ids", -1, 7)
+@pytest.mark.parametrize(("name", "position", "value", "kind"), DAMAGES)
+def test_damaged_rows(tmp_path, rows, name, position, value, kind):
+    for row in (rows[2], rows[7]):
+        row[name][position] = value
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
     report = check(tmp_path)
-    assert report.errors == []
-    (line,) = report.warnings
-    assert line == (
-        "1 record(s) have another id than 0 or [PAD] (0), or another segment "
-        f"than 0, on padding: record 1 of {path}"
-    )
+    # What is on padding trains no worse model.
+    lines = report.warnings if position == -1 else report.errors
+    (line,) = (line for line in lines if kind in line)
+    assert line.startswith("2 record(s) ")
+    assert line.endswith(f": record 2 of {path} is the first")
 
 
 def test_nothing_to_mask(tmp_path, rows):
@@ -389,13 +323,20 @@ def test_two_segments_are_as_they_should_be(tmp_path, rows):
 
 
 def test_duplicates_and_unknown_tokens(tmp_path, rows):
-    for position in range(1, 8):
-        change(rows[5], "input_ids", position, helpers.UNK)
+    rows[5]["input_ids"][1:8] = [helpers.UNK] * 7
     helpers.write_tfrecords(tmp_path / "a.tfrecord", rows + rows[:3])
     report = check(tmp_path)
     assert report.facts["duplicates"] == "23.08% of the examples"
     assert warnings_with(report, "23.1% of the examples repeat an earlier one")
     assert warnings_with(report, "of the tokens are [UNK]")
+    ids = np.array([row["input_ids"] for row in rows])
+    for row, all_unknown in zip(
+        rows, np.where(ids > helpers.MASK, helpers.UNK, ids), strict=True
+    ):
+        row["input_ids"] = all_unknown.tolist()
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    (error,) = check(tmp_path).errors
+    assert "of the text's tokens are [UNK], from which nothing" in error
 
 
 def test_rows_of_another_length(tmp_path, rows):
@@ -404,10 +345,12 @@ def test_rows_of_another_length(tmp_path, rows):
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
     report = check(tmp_path)
     assert report.errors == [
-        "1 record(s) have 11 values of segment_ids instead of 12: record 4 of "
-        f"{path}",
-        "1 record(s) have 16 values of input_ids instead of 12: record 6 of "
-        f"{path}",
+        f"1 record(s) have {number} values of {name} instead of 12: record "
+        f"{record} of {path}"
+        for number, name, record in (
+            (11, "segment_ids", 4),
+            (16, "input_ids", 6),
+        )
     ]
 
 
@@ -475,20 +418,15 @@ def built(tmp_path, rows):
     return tmp_path
 
 
-def a_shard_is_gone(folder):
-    (folder / "b.tfrecord").unlink()
+def rename(folder):
+    (folder / "b.tfrecord").rename(folder / "c.tfrecord")
 
 
-def foreign_shard(folder):
-    shutil.copy(folder / "a.tfrecord", folder / "c.tfrecord")
+def exchange(folder):
+    helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(1, 8)] * 4)
 
 
-def exchanged_shard(folder):
-    rows = [helpers.row(n, 8) for n in range(4)]
-    helpers.write_tfrecords(folder / "a.tfrecord", rows)
-
-
-def another_vocabulary(folder):
+def change_vocabulary(folder):
     path = folder / "vocab.txt"
     path.write_text(path.read_text().replace("wa", "wA"))
 
@@ -496,13 +434,10 @@ def another_vocabulary(folder):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (
-            a_shard_is_gone,
-            r"expected .*/b\.tfrecord, as .* it is missing",
-        ),
-        (foreign_shard, r"1 file\(s\) are not of the build .*/c\.tfrecord"),
-        (exchanged_shard, r"bytes of .*/a\.tfrecord, .* of another build"),
-        (another_vocabulary, "is not the vocabulary that the data were built"),
+        (rename, r"expected .*/b\.tfrecord, as .* it is missing"),
+        (rename, r"1 file\(s\) are not of the build .*/c\.tfrecord"),
+        (exchange, r"bytes of .*/a\.tfrecord, .* of another build"),
+        (change_vocabulary, "is not the vocabulary that the data were built"),
     ],
 )
 def test_what_the_manifest_does_not_describe(built, change, error):
@@ -538,17 +473,12 @@ def test_a_part_of_a_build_is_no_data_set(tmp_path, rows, left):
     )
     assert missing in report.warnings
     (tmp_path / left).mkdir()
-    expected = (
-        f"Expected a finished build in {tmp_path}, with a manifest.json. "
-        f"Received: a part of one, at work or interrupted, as {left} says: "
-        "give its command again, or remove that to take the files that are "
-        "there"
-    )
     report = check_lib.report_on_records(files, helpers.VOCAB)
-    assert report.errors == [expected]
-    with pytest.raises(errors.DataError) as caught:
+    (line,) = report.errors
+    assert line.startswith(f"Expected a finished build in {tmp_path}, with a")
+    assert f"interrupted, as {left} says" in line
+    with pytest.raises(errors.DataError, match="Expected a finished build"):
         manifest.refuse_unfinished(files)
-    assert str(caught.value) == expected
     # What a finished build leaves there is its own affair.
     helpers.write_manifest(tmp_path, dict.fromkeys(names, len(rows)))
     manifest.refuse_unfinished(files)
@@ -563,16 +493,6 @@ def test_all_files_of_a_data_set_of_others(tmp_path, rows):
     assert not warnings_with(report, "are missing")
     report = check_lib.report_on_records(files[1:], helpers.VOCAB)
     assert warnings_with(report, "/train-<i>-of-00002.tfrecord are among those")
-
-
-def test_text_of_unknown_tokens(tmp_path, rows):
-    for row in rows[:8]:
-        row["input_ids"] = [
-            helpers.UNK if i > helpers.MASK else i for i in row["input_ids"]
-        ]
-    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
-    (error,) = check(tmp_path).errors
-    assert "of the text's tokens are [UNK], from which nothing" in error
 
 
 def test_decode():

@@ -30,6 +30,18 @@ def records_of(documents, with_signatures=True):
     )
 
 
+def decided_of(records, threshold):
+    """What becomes of documents, each in a file of its own."""
+    return deduplication.decide(records, len(records), threshold)
+
+
+def earlier(decided):
+    """The document that is kept in the place of each; -1 for none."""
+    assert set(decided["kept_document"]) <= {0, 1}
+    is_kept = decided["kept_document"] == 0
+    return np.where(is_kept, -1, decided["kept_file"]).tolist()
+
+
 def jaccard(a, b):
     runs = []
     for lines in (a, b):
@@ -47,12 +59,10 @@ def test_equal_words_are_exact_duplicates():
         ["a b"],
     ]
     for with_signatures, threshold in ((False, None), (True, 0.9)):
-        found = deduplication.find_duplicates(
-            records_of(documents, with_signatures), threshold
-        )
-        assert found.earlier.tolist() == [-1, 0, -1, 0, -1]
-        assert found.is_exact.tolist() == [False, True, False, True, False]
-        assert found.similarity.tolist() == [0, 1, 0, 1, 0]
+        found = decided_of(records_of(documents, with_signatures), threshold)
+        assert earlier(found) == [-1, 0, -1, 0, -1]
+        assert found["is_exact"].tolist() == [False, True, False, True, False]
+        assert found["similarity"].tolist() == [0, 1, 0, 1, 0]
 
 
 def test_near_duplicates_are_found_and_others_are_not():
@@ -63,32 +73,28 @@ def test_near_duplicates_are_found_and_others_are_not():
     assert min(similarities) > 0.88
     assert max(map(jaccard, originals, far)) < 0.5
     records = records_of(originals + near + far)
-    found = deduplication.find_duplicates(records, 0.75)
-    assert found.earlier.tolist() == [-1] * 60 + [*range(60)] + [-1] * 60
+    found = decided_of(records, 0.75)
+    assert earlier(found) == [-1] * 60 + [*range(60)] + [-1] * 60
     # 60 estimates of a deviation of 0.04 each.
-    estimates = found.similarity[60:120]
+    estimates = found["similarity"][60:120]
     assert np.mean(estimates) == pytest.approx(np.mean(similarities), abs=0.02)
-    assert not found.is_exact.any()
+    assert not found["is_exact"].any()
 
 
 def test_chains_lead_to_the_first():
     first = document()
     second = changed(first, 2)
     third = [*second, "and one more"]
-    found = deduplication.find_duplicates(
-        records_of([document(), first, second, third]), 0.75
-    )
-    assert found.earlier.tolist() == [-1, -1, 1, 1]
+    found = decided_of(records_of([document(), first, second, third]), 0.75)
+    assert earlier(found) == [-1, -1, 1, 1]
 
 
 def test_a_copy_of_a_near_duplicate_is_none_of_the_first():
     first = document()
     second = changed(first, 2)
-    found = deduplication.find_duplicates(
-        records_of([first, second, second, first]), 0.75
-    )
-    assert found.earlier.tolist() == [-1, 0, 0, 0]
-    assert found.is_exact.tolist() == [False, False, False, True]
+    found = decided_of(records_of([first, second, second, first]), 0.75)
+    assert earlier(found) == [-1, 0, 0, 0]
+    assert found["is_exact"].tolist() == [False, False, False, True]
 
 
 def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
@@ -140,11 +146,11 @@ def test_comparing_in_pieces_changes_nothing(monkeypatch):
     documents = [document(20) for _ in range(30)]
     documents += [changed(lines, 1) for lines in documents]
     records = records_of(documents)
-    whole = deduplication.find_duplicates(records, 0.5)
-    assert (whole.earlier >= 0).sum() >= 10
+    whole = decided_of(records, 0.5)
+    assert sum(i >= 0 for i in earlier(whole)) >= 10
     monkeypatch.setattr(deduplication, "_PAIRS", 3)
-    pieces = deduplication.find_duplicates(records, 0.5)
-    assert pieces.earlier.tolist() == whole.earlier.tolist()
+    pieces = decided_of(records, 0.5)
+    assert earlier(pieces) == earlier(whole)
 
 
 def test_held_out_documents_are_chosen_by_their_words():

@@ -50,65 +50,58 @@ def words_to_packed_ids(lines):
     return [readable.pack(map(int, line.split())) for line in lines]
 
 
-def test_sentences_are_gathered_until_the_length_is_reached():
-    # Draws: two segments, no random length.
-    build, rng = builder(9, 0.5, 0.9)
-    assert readable.add(build, [11, 12]) is None
-    assert readable.add(build, [13, 14, 15]) is None
+TWO = [0.5, 0.9]  # Two segments, and no random length.
+# Sentences of token ids, the draws, the tokens of each segment.
+EXAMPLES = [
     # The first segment aims at (9 - 3) // 2 = 3 tokens: the second sentence
     # does not fit, and whether it goes there anyway is drawn.
-    rng.draws = [0.5, 0.7, 0.9]
-    assert readable.add(build, [16, 17, 18, 19]) == Example(
-        input_ids=[1, 11, 12, 2, 13, 14, 15, 16, 2],
-        input_mask=[1] * 9,
-        segment_ids=[0, 0, 0, 0, 1, 1, 1, 1, 1],
+    (
+        [[11, 12], [13, 14, 15], [16, 17, 18, 19]],
+        [0.5, 0.7, 0.9],
+        [[1, 11, 12, 2], [13, 14, 15, 16, 2]],
+    ),
+    (
+        [[11, 12], [13, 14, 15], [16, 17, 18, 19]],
+        [0.5, 0.4, 0.9],
+        [[1, 11, 12, 13, 14, 15, 2], [16, 2]],
+    ),
+    # One in ten examples has one segment.
+    (
+        [[11, 12], [*range(20, 30)]],
+        [0.09, 0.9],
+        [[1, 11, 12, 20, 21, 22, 23, 24, 2], []],
+    ),
+    # A first segment that fills the example leaves no second.
+    (
+        [[11, 12, 13], [21, 22, 23, 24, 25, 26]],
+        TWO,
+        [[1, 11, 12, 13, 2], [21, 22, 23, 2]],
+    ),
+    ([[*range(11, 21)]], TWO, [[1, 11, 12, 13, 14, 15, 16, 17, 2], []]),
+    # The end of a document, at which there is padding.
+    ([[11], None], TWO, [[1, 11, 2], []]),
+    # A sentence without tokens does not end it.
+    ([[11], [], None], TWO, [[1, 11, 2], []]),
+]
+
+
+@pytest.mark.parametrize(("sentences", "draws", "segments"), EXAMPLES)
+def test_sentences_become_an_example(sentences, draws, segments):
+    build, rng = builder(9, *draws)
+    *made, example = (
+        readable.end(build) if ids is None else readable.add(build, ids)
+        for ids in sentences
+    )
+    first, second = segments
+    padding = [0] * (9 - len(first) - len(second))
+    assert not any(made)
+    assert example == Example(
+        input_ids=first + second + padding,
+        input_mask=[1] * len(first + second) + padding,
+        segment_ids=[0] * len(first) + [1] * len(second) + padding,
     )
     assert rng.draws == []
-
-
-def test_a_draw_lets_the_first_segment_overflow():
-    build, rng = builder(9, 0.5, 0.4, 0.9)
-    readable.add(build, [11, 12])
-    readable.add(build, [13, 14, 15])
-    assert readable.add(build, [16, 17, 18, 19]) == Example(
-        input_ids=[1, 11, 12, 13, 14, 15, 2, 16, 2],
-        input_mask=[1] * 9,
-        segment_ids=[0, 0, 0, 0, 0, 0, 0, 1, 1],
-    )
-    assert rng.draws == []
-
-
-def test_one_in_ten_examples_has_one_segment():
-    build, rng = builder(9, 0.09, 0.9)
-    readable.add(build, [11, 12])
-    assert readable.add(build, list(range(20, 30))) == Example(
-        input_ids=[1, 11, 12, 20, 21, 22, 23, 24, 2],
-        input_mask=[1] * 9,
-        segment_ids=[0] * 9,
-    )
-    assert rng.draws == []
-
-
-def test_the_end_of_a_document_makes_a_padded_example():
-    build, _ = builder(9, 0.5, 0.9)
-    readable.add(build, [11])
-    assert readable.end(build) == Example(
-        input_ids=[1, 11, 2, 0, 0, 0, 0, 0, 0],
-        input_mask=[1, 1, 1, 0, 0, 0, 0, 0, 0],
-        segment_ids=[0] * 9,
-    )
     assert readable.end(build) is None
-
-
-def test_a_first_segment_that_fills_the_example_leaves_no_second():
-    # 7 tokens, [CLS] and [SEP]: no room for another token.
-    build, _ = builder(9, 0.5, 0.9)
-    readable.add(build, [11, 12, 13])
-    example = readable.add(build, [21, 22, 23, 24, 25, 26])
-    assert example.input_ids == [1, 11, 12, 13, 2, 21, 22, 23, 2]
-    build, _ = builder(9, 0.5, 0.9)
-    example = readable.add(build, list(range(11, 21)))
-    assert example.input_ids == [1, 11, 12, 13, 14, 15, 16, 17, 2]
 
 
 def test_the_next_length_may_be_random():
@@ -119,13 +112,6 @@ def test_the_next_length_may_be_random():
     assert readable.add(build, [11, 12, 13, 14]) is None
     assert readable.add(build, [15]) is not None
     assert rng.draws == []
-
-
-def test_a_sentence_without_tokens_does_not_end_a_document():
-    build, _ = builder(9, 0.5, 0.9)
-    readable.add(build, [11])
-    assert readable.add(build, []) is None
-    assert readable.end(build).input_ids[:3] == [1, 11, 2]
 
 
 def test_builder_refuses_short_examples():
@@ -149,6 +135,8 @@ def examples_of(tmp_path, text, **kwargs):
 def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
     made = examples_of(tmp_path, "\n11 12\n \t\n\n21\n22")
     assert [[i for i in row if i > 2] for row in made] == [[11, 12], [21, 22]]
+    made = examples_of(tmp_path, "11 12\n\n21\n", blanks_separate_docs=False)
+    assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
 
 
 def write_part(files, path, seed, report=None):
@@ -205,11 +193,6 @@ def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
     assert max(sizes) <= 100
 
 
-def test_blank_lines_may_be_skipped(tmp_path):
-    made = examples_of(tmp_path, "11 12\n\n21\n", blanks_separate_docs=False)
-    assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
-
-
 def test_lines_end_at_line_feeds_only(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes("a\u2028b\x0bc\r\n\x1f\u3000\nd".encode())
@@ -229,11 +212,6 @@ def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
         [""],
     ]
     assert sum(batch.num_bytes for batch in batches) == path.stat().st_size
-
-
-def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
-    path = tmp_path / "text.txt"
     path.write_bytes(b"abc\ndef\xff\n")
     with pytest.raises(ValueError, match=r"text\.txt', whose byte 7 is 0xff"):
         list(corpus.read_lines(str(path)))
@@ -321,13 +299,10 @@ def test_examples_are_serialized_as_protocol_buffers_are(length):
     assert set(empty.features.feature) == set(records_lib.FEATURE_NAMES)
 
 
-def test_varints_may_be_negative():
+def test_packed_ids():
     proto = tf.train.Int64List(value=[-1, -300])
     packed = records_lib.varint(-1) + records_lib.varint(-300)
     assert proto.SerializeToString().endswith(packed)
-
-
-def test_packed_ids():
     ids = [0, 127, 128, 300, 16383, 16384, 5]
     packed = readable.pack(ids)
     assert packed == bytes.fromhex("00 7f 8001 ac02 ff7f 808001 05")
@@ -355,19 +330,6 @@ def test_segments_are_serialized_as_examples_are():
         [0] * 3 + [1] * 4 + [0] * 2,
     )
     assert serialized([7], [300, 20000, 7]) == readable.serialize(two)
-
-
-def test_serialized_examples_parse_to_their_features():
-    spec = {
-        name: tf.io.FixedLenFeature([4], tf.int64)
-        for name in records_lib.FEATURE_NAMES
-    }
-    example = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
-    parsed = tf.io.parse_single_example(
-        records_lib.serialize_features(*map(readable.pack, example)), spec
-    )
-    for name, values in zip(records_lib.FEATURE_NAMES, example, strict=True):
-        assert parsed[name].numpy().tolist() == values
 
 
 def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):

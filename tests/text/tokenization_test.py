@@ -288,31 +288,21 @@ def test_load_vocab_refuses(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_load_settings(tmp_path):
+def test_settings_beside_a_vocabulary(tmp_path):
     vocab_file = write_vocab(tmp_path)
-    assert vocabulary.load_settings(vocab_file) == {}
-    settings = {"do_lower_case": False, "strip_accents": True}
-    with open(vocabulary.settings_file(vocab_file), "w") as file:
-        json.dump(settings | {"vocab_size": 22}, file)
-    assert vocabulary.load_settings(vocab_file) == settings
-
-
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"do_lower_case": 1, "strip_accents": true}']
-)
-def test_load_settings_refuses(tmp_path, content):
-    vocab_file = write_vocab(tmp_path)
-    with open(vocabulary.settings_file(vocab_file), "w") as file:
-        file.write(content)
-    with pytest.raises(ValueError, match="true or false for do_lower_case"):
-        vocabulary.load_settings(vocab_file)
-
-
-def test_load_settings_that_cannot_be_read(tmp_path):
-    vocab_file = write_vocab(tmp_path)
-    pathlib.Path(vocabulary.settings_file(vocab_file)).mkdir()
+    assert vocabulary.load(vocab_file).do_lower_case is None
+    path = pathlib.Path(vocabulary.settings_file(vocab_file))
+    path.write_text('{"do_lower_case": false, "strip_accents": true, "a": 1}')
+    found = vocabulary.load(vocab_file)
+    assert (found.do_lower_case, found.strip_accents) == (False, True)
+    for content in ("{", "[]", '{"do_lower_case": 1, "strip_accents": true}'):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="true or false for do_lower_case"):
+            vocabulary.load(vocab_file)
+    path.unlink()
+    path.mkdir()
     with pytest.raises(ValueError, match="vocabulary's settings .*json"):
-        vocabulary.load_settings(vocab_file)
+        vocabulary.load(vocab_file)
 
 
 # What a locale of ICU lowers in its own way, and Greek's final sigma.

@@ -165,9 +165,7 @@ def test_settings_of_other_flags_stay(text_file, capsys, has_vocabulary):
     if not has_vocabulary:
         (text_file.parents[1] / "vocab.txt").unlink()
     assert run(text_file, "--vocab-size=40") == 1
-    assert error_of(capsys).endswith(
-        "vocab.txt.json' with strip_accents False, now True."
-    )
+    assert "strip_accents=True (was False)." in error_of(capsys)
     assert settings_of(text_file) == before
     # The same ones go on where a run was killed.
     assert run(text_file, *flags) == 0
@@ -182,7 +180,7 @@ def test_settings_of_another_origin_stay(text_file, capsys, content):
     path = text_file.parents[1] / "vocab.txt.json"
     path.write_text(content)
     assert run(text_file, "--vocab-size=40") == 1
-    assert error_of(capsys).endswith("which this tool did not write.")
+    assert "vocab.txt.json" in error_of(capsys)
     assert path.read_text() == content
     assert not path.with_suffix("").exists()
 
@@ -240,10 +238,8 @@ def test_warns_of_a_file_that_is_given_twice(text_file, tmp_path, capsys):
     flags = ["--vocab-size=40", f"--vocab-file={tmp_path / 'vocab.txt'}"]
     files = [str(text_file), str(link), str(text_file)]
     assert build_vocab.main(["--input", *files, *flags]) == 0
-    assert (
-        f"note: 2 file(s) are given as --input before, such as '{link}': "
-        "their text comes twice" in capsys.readouterr().err
-    )
+    log = capsys.readouterr().err
+    assert f"such as '{link}': their text comes twice" in log
     assert settings_of(text_file)["num_words"] == 3 * 3 * 12
 
 
