@@ -190,7 +190,8 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
                 data.examples[split],
                 data.features.get(split),
             )
-            for split in data.scored_splits
+            for split in data.examples
+            if split != "train" and split in data.labelled
         }
         for data in parts
     )

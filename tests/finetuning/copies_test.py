@@ -1,5 +1,6 @@
-"""Rows with the same texts: they are counted, and are in one fold."""
+"""Tests of finetuning/task_data.py: digests, copies and folds of rows."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_folds_of_rows_without_copies_are_as_ever():
     expected = model_selection.StratifiedKFold(
         5, shuffle=True, random_state=7
     ).split(np.zeros(30), labels)
-    folds = task_data.cut_into_folds(data, 5, 7)
+    folds = task_data.parts(data, 5, 0.0, 7)
     for fold, (train, dev) in zip(folds, expected, strict=True):
         for split, rows in (("train", train), ("dev", dev)):
             found = fold.features[split]["input_ids"][:, 0]
@@ -187,7 +188,7 @@ def test_folds_of_rows_without_copies_are_as_ever():
 
 def test_copies_are_in_one_fold():
     rows = [(f"text {i % 20}", ("yes", "no")[i % 2]) for i in range(60)]
-    folds = task_data.cut_into_folds(data_of(rows), 5, 7)
+    folds = task_data.parts(data_of(rows), 5, 0.0, 7)
     for fold in folds:
         seen = {example.text_a for example in fold.examples["train"]}
         scored = {example.text_a for example in fold.examples["dev"]}
@@ -196,14 +197,14 @@ def test_copies_are_in_one_fold():
         labels = [example.label for example in fold.examples["dev"]]
         assert labels.count("yes") == labels.count("no") == 6
     assert sorted(sum(dev_rows(folds), [])) == list(range(60))
-    again = task_data.cut_into_folds(data_of(rows), 5, 7)
+    again = task_data.parts(data_of(rows), 5, 0.0, 7)
     assert dev_rows(again) == dev_rows(folds)
 
 
 def test_folds_need_different_rows():
     rows = [("a", "yes"), ("a", "yes"), ("b", "no"), ("c", "no")]
     with pytest.raises(errors.ConfigError) as caught:
-        task_data.cut_into_folds(data_of(rows), 2, 7)
+        task_data.parts(data_of(rows), 2, 0.0, 7)
     assert str(caught.value).endswith(
         "Received: folds=2, but only 1 different rows of the label 'yes'"
     )
@@ -220,6 +221,58 @@ def test_folds_of_sentences_keep_copies_together():
         {"train": {"input_ids": np.arange(10)[:, np.newaxis]}},
         frozenset(["train"]),
     )
-    for rows in dev_rows(task_data.cut_into_folds(data, 5, 7)):
+    for rows in dev_rows(task_data.parts(data, 5, 0.0, 7)):
         first, second = rows
         assert second == first + 5
+
+
+# --- Digests -----------------------------------------------------------------
+
+
+def digest(*rows):
+    task = text_tasks.ClassificationTask("own", ["no", "yes"])
+    data = task_data.TaskData(task, {"dev": rows}, {}, frozenset())
+    return data.digests["dev"]
+
+
+def test_rows_count_by_what_they_say():
+    first = text_tasks.TextExample(0, "wa wb", None, "yes", ("a.tsv", 2))
+    second = text_tasks.TextExample(1, "wc", None, "no", ("a.tsv", 3))
+    tagged = tagging.TaggingExample(0, ("wa", "wb"), ("O", "O"))
+    elsewhere = first._replace(eid=7, source=("b.csv", 9))
+    assert digest(elsewhere, second) == digest(first, second)
+    sets = [
+        [first, second],
+        [second, first],
+        [first],
+        [first._replace(label="no"), second._replace(label="yes")],
+        [first._replace(text_a="wa wb "), second],
+        [first._replace(text_b="wa"), second],
+        [first._replace(text_a="wa", text_b="wb"), second],
+        [first._replace(has_label=False), second],
+        [first._replace(labels=("yes",)), second],
+        [first._replace(text_a="\ud800"), second],
+        [tagged],
+        [tagged._replace(words=("wa wb",))],
+        [tagged._replace(labels=("O", "S-X"))],
+    ]
+    assert len({digest(*rows) for rows in sets}) == len(sets)
+
+
+class Plain:
+    def __init__(self, text):
+        self.text = text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Plain,
+        dataclasses.make_dataclass("Row", ["text"]),
+        lambda text: {"text": [text]},
+        lambda text: np.array([ord(c) for c in text]),
+        lambda text: {text, "b"},
+    ],
+)
+def test_examples_may_be_anything(make):
+    assert digest(make("wa")) == digest(make("wa")) != digest(make("wb"))

@@ -11,7 +11,7 @@ import pytest
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import evaluation, finetune, results, trials
+from electra_tf.finetuning import evaluation, finetune, predictions, results
 from electra_tf.training import metrics_log
 from tests import helpers
 
@@ -50,7 +50,7 @@ class Engines:
     """
 
     def __init__(self):
-        self.make_engine = trials.make_engine
+        self.make_engine = finetune.make_engine
         self.make_predictor = functools.cache(evaluation.make_predictor)
         self.made = None
 
@@ -104,7 +104,7 @@ class Watched:
             self.at.get(step, lambda: None)()
             return ask_dev(evaluator) | {evaluation.DEV_SCORE: DEV_SCORES[step]}
 
-        monkeypatch.setattr(trials, "make_engine", making)
+        monkeypatch.setattr(finetune, "make_engine", making)
         monkeypatch.setattr(
             evaluation, "make_predictor", engines.make_predictor
         )
@@ -249,7 +249,7 @@ def test_what_has_ended_is_not_trained_again(
     _, expected, weights = whole
     killed = make_config(folder, "killed_at_the_end")
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "write_predictions", lambda *args: kill())
+        patch.setattr(predictions, "write_all", lambda *args: kill())
         with pytest.raises(Killed):
             run(killed)
     watched.steps.clear()
@@ -304,6 +304,7 @@ def test_the_dev_score_is_the_mean_of_the_main_metrics(folder, monkeypatch):
             "a": {"dev": {"accuracy": 50.0, "loss": 2.0}},
             "b": {"dev": {"spearman": 20.0}},
         },
+        {},
         [],
     )
     asked = evaluation.Evaluator.__new__(evaluation.Evaluator)

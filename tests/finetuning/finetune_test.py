@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from electra_tf.finetuning import (
     preparation,
     starting_point,
     task_data,
-    trials,
 )
 from electra_tf.model import heads, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
@@ -273,7 +273,7 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
         "predictions": np.array([1]),
     }
     data = task_data.TaskData(task, {"dev": [example]}, {}, frozenset())
-    answers = evaluation.Evaluation({"letters": {"dev": outputs}}, {}, [])
+    answers = evaluation.Evaluation({"letters": {"dev": outputs}}, {}, {}, [])
     predictions.write_all(str(tmp_path), [data], answers)
     lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
     assert lines[0] == "label\tprediction\tno\tyes\ttext"
@@ -329,7 +329,7 @@ def test_dropout_is_that_of_the_run(pretrained, tmp_path):
     plan = preparation.prepare(config)
     assert plan.start.encoder_config.hidden_dropout_prob == 0.2
     assert plan.start.encoder_config.attention_probs_dropout_prob == 0.2
-    engine = trials.make_engine(
+    engine = finetune.make_engine(
         plan.of_trial(plan.trials[0]), tf.distribute.get_strategy()
     )
     assert engine.model.task_specific.heads[0].dropout.rate == 0.2
@@ -363,13 +363,12 @@ def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
     )
     assert refusal(config) == (
         "FinetuningConfig.head_dropout needs heads on a whole text. Received: "
-        "letters, tagging, whose head drops nothing, as in the original; "
-        "FinetuningConfig.dropout is the encoder's, too"
+        "letters, with a TaggingHead"
     )
     config = dataclasses.replace(config, head_dropout=None, pooling="mean")
     assert refusal(config) == (
-        "FinetuningConfig.pooling='mean' needs heads on a whole text. "
-        "Received: letters, with a TaggingHead"
+        "FinetuningConfig.pooling needs heads on a whole text. Received: "
+        "letters, with a TaggingHead"
     )
 
 
@@ -416,7 +415,7 @@ def fake_trials(monkeypatch, is_degenerate):
             "reports": {},
         }
 
-    monkeypatch.setattr(trials, "run_trial", run_trial)
+    monkeypatch.setattr(finetune, "run_trial", run_trial)
     return asked
 
 
@@ -501,12 +500,14 @@ class OwnHead(text_tasks.ClassificationTask):
 def test_a_head_of_ones_own_reads_what_model_json_says():
     task = OwnHead("own", ["no", "yes"])
     encoder = configs.EncoderConfig(24, 8, 1, 1, 8)
-    preparation.set_pooling("mean", [task], encoder)
+    config = types.SimpleNamespace(pooling="mean", head_dropout=None)
+    preparation.settle_heads(config, [task], encoder)
     data = task_data.TaskData(task, {}, {}, frozenset())
     assert data.make_head(encoder).pooling == data.about()["pooling"] == "mean"
     task.pooling_of_head = {"pooling": "mean"}
     with pytest.raises(errors.ConfigError, match="pooling='mean', as the head"):
-        preparation.set_pooling("cls", [task], encoder)
+        config.pooling = "cls"
+        preparation.settle_heads(config, [task], encoder)
 
 
 def test_refuses_another_pooling_than_the_heads(pretrained, finished, tmp_path):

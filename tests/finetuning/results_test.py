@@ -7,8 +7,7 @@ import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import preparation, results
-from electra_tf.finetuning import trials as trials_lib
+from electra_tf.finetuning import finetune, preparation, results
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports, text_tasks
 
@@ -114,13 +113,13 @@ def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked(
     def run_trial(trial, strategy, description):
         return {"trial": trial, "degenerate": ["letters"] * (trial.seed != 10)}
 
-    monkeypatch.setattr(trials_lib, "run_trial", run_trial)
+    monkeypatch.setattr(finetune, "run_trial", run_trial)
     plan = types.SimpleNamespace(
         trials=preparation.make_trials(config(num_trials=2)),
         config=config(reseed_degenerate=most),
         of_trial=lambda trial: trial,
     )
-    ran = [record["trial"] for record in trials_lib.run_all(plan, None)]
+    ran = [record["trial"] for record in finetune.run_all(plan, None)]
     assert [(t.number, t.seed, t.replaces) for t in ran] == expected
 
 

@@ -1,4 +1,4 @@
-"""Tests of finetuning/trials.py: what a model directory goes on with."""
+"""What a model directory of fine-tuning goes on with, and --eval_only."""
 
 import dataclasses
 import json
@@ -17,8 +17,6 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     finetune,
     finished_run,
-    starting_point,
-    trials,
 )
 from electra_tf.training import replicas
 from tests import helpers, notices
@@ -76,7 +74,7 @@ def whole(tmp_path_factory):
 def no_training(monkeypatch):
     """Whatever is trained here is a mistake."""
     monkeypatch.setattr(
-        trials, "make_engine", lambda *args: pytest.fail("trains")
+        finetune, "make_engine", lambda *args: pytest.fail("trains")
     )
 
 
@@ -172,7 +170,7 @@ def pretrain_anew(folder):
         (swap_the_labels_of_dev, "rows dev"),
         (change_a_text_of_test, "rows test"),
         (exchange_two_tokens, "vocabulary"),
-        (pretrain_anew, "initial weights, tensors"),
+        (pretrain_anew, "initial weights"),
     ],
 )
 def test_what_has_changed_is_refused_and_nothing_written(
@@ -234,20 +232,6 @@ def test_models_that_read_texts_otherwise_are_refused(
     with pytest.raises(errors.ConfigError, match=expected):
         # Without what the command asks first.
         finetune.finetune(config, lambda: None)
-
-
-def test_dropout_is_no_part_of_the_tensors(finished):
-    """By them a table knows that its rows begin with the same weights."""
-
-    def digests(**changes):
-        config = make_config(finished, **changes)
-        return starting_point.read(config).digests
-
-    ours, other = digests(), digests(dropout=0.3)
-    assert ours["tensors"] == other["tensors"]
-    assert ours["initial weights"] != other["initial weights"]
-    pretrain_anew(finished)
-    assert ours["tensors"] != digests()["tensors"]
 
 
 def forget_digests(folder, **changes):
@@ -384,30 +368,21 @@ def test_all_models_that_count_are_asked(finished):
     assert "test" not in found
 
 
-def said(folder, path):
-    """The lines on an evaluation of the rows of a test set."""
-    return "\n".join(notices.of(run, evaluation(folder, test_file=str(path))))
+def test_rows_that_were_learned_are_counted(finished):
+    def said(path):
+        config = evaluation(finished, test_file=str(path))
+        return "\n".join(notices.of(run, config))
 
-
-def test_rows_that_were_learned_are_told(finished):
-    shutil.copy(finished / "train.tsv", finished / "again.tsv")
-    assert said(finished, f"{finished}/again.tsv") == (
-        "test: trial 1 was trained on these very rows, so its scores say how "
-        "well it learned them by heart"
-    )
-    assert "by heart" not in said(finished, f"{finished}/test.tsv")
-
-
-def test_some_rows_that_were_learned_are_counted(finished):
     header, first, *_ = (finished / "train.tsv").read_text().splitlines()
     new = (finished / "test.tsv").read_text().splitlines()[1]
     some = finished / "some.tsv"
     some.write_text("\n".join([header, first, new]) + "\n")
-    told = f"test: 1 of 2 rows are in {finished}/train.tsv, too, the training "
-    assert told in said(finished, some)
+    line = f"test: 1 of 2 rows are in {finished}/train.tsv, too, the training "
+    assert line in said(some)
+    assert "training file" not in said(finished / "test.tsv")
     # Another file of its name tells nothing.
     (finished / "train.tsv").write_text("nothing\n")
-    assert "training file" not in said(finished, some)
+    assert "training file" not in said(some)
 
 
 @pytest.mark.dear
@@ -444,7 +419,7 @@ def test_rows_without_labels_are_predicted_with_a_word(finished):
         ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
         (
             "trial_1/trial.json",
-            {"digests": {"format": 1}},
+            {"digests": {"format": model_directory.DIGESTS_FORMAT}},
             "trial.json lacks rows",
         ),
         ("results.json", {"trials": None}, "results.json lacks trials"),
