@@ -232,7 +232,7 @@ REFUSED = [
     (finetuning, {"learning_rates": [10**400]}, "must be a list of float"),
     (finetuning, {"num_train_epochs_options": [0]}, "must be different posi"),
     (finetuning, {"reseed_degenerate": -1}, "must be 0 or more"),
-    (finetuning, {"class_weights": "a=1,b=2,a=3"}, "one weight for each"),
+    (finetuning, {"class_weights": "a=1,b=2,a=3"}, "positive number for each"),
     (finetuning, {"expected_encoder": {"width": 8}}, "made of fields of Encod"),
     *(
         (

@@ -5,13 +5,13 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import reading
-from electra_tf.files import check_fields, read_json, write_json
+from electra_tf.files import read_json, write_json
 from electra_tf.finetuning import (
     batches,
     evaluation,
@@ -165,13 +165,20 @@ def run_trial(
     """
     directory = plan.run.model_dir
     is_chief = replicas.is_chief(strategy)
-    claim = _read_claim(directory, plan.trial)
-    if os.path.exists(os.path.join(directory, model_directory.RESULTS_FILE)):
-        assert claim is not None
-        return _finished(plan, claim[DIGESTS], is_chief)
+    _read_claim(directory, plan.trial)
+    path = os.path.join(directory, model_directory.RESULTS_FILE)
+    reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
+    if os.path.exists(path):
+        names = [data.task.name for data in plan.tasks]
+        record = results.read_of_trial(directory, names)
+        return record | {"reports": read_json(reports_path)}
     if is_chief:
         os.makedirs(directory, exist_ok=True)
-        _write_claim(plan)
+        # Whose directory it is, and what its model learns from.
+        write_json(
+            os.path.join(directory, model_directory.TRIAL_FILE),
+            plan.trial.as_dict() | {DIGESTS: plan.digests},
+        )
     engine = make_engine(plan, strategy)
     evaluator = evaluation.Evaluator(
         engine.model, plan.tasks, plan.data.eval_batch_size
@@ -199,7 +206,9 @@ def run_trial(
         step = step or int(engine.global_step.numpy())
         with contextlib.closing(loop.Summaries(directory)) as summaries:
             summaries.write(step, answers.dev_scores)
-        _write(plan, answers, answers.reports, record)
+        predictions.write_all(directory, plan.tasks, answers)
+        write_json(reports_path, answers.reports, indent=None)
+        write_json(path, record)
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
     return record | {"reports": answers.reports}
@@ -344,56 +353,9 @@ def _refuse_changes(plan: RunPlan) -> None:
             digests,
             claim[DIGESTS],
             f"{directory} holds a model of other data",
-            _new_rows(digests, claim[DIGESTS]),
-            "Choose another --model_dir, or bring back what was there to go on "
-            "with that run",
+            way_out="Choose another --model_dir, or bring back what was there "
+            "to go on with that run; --eval_only scores other rows",
         )
-
-
-def _new_rows(digests: Mapping, claimed: Mapping) -> list[str]:
-    """rows.<task>.<split> of the splits that an earlier run did not have."""
-    return [
-        f"rows.{task}.{split}"
-        for task, rows in digests["rows"].items()
-        for split in rows
-        # No trial can do without these.
-        if split not in (*claimed["rows"].get(task, {}), "train", "dev")
-    ]
-
-
-def _finished(plan: TrialPlan, claimed: dict, is_chief: bool) -> dict:
-    """The results of a finished trial, with those of splits that are new."""
-    directory = plan.run.model_dir
-    names = [data.task.name for data in plan.tasks]
-    record = results.read_of_trial(directory, names)
-    reports = read_json(os.path.join(directory, model_directory.REPORTS_FILE))
-    if new := _new_rows(plan.digests, claimed):
-        answers = evaluation.Evaluator(
-            trained_model(directory, plan.start.encoder_config, plan.tasks),
-            plan.tasks,
-            plan.data.eval_batch_size,
-        ).ask([name.rpartition(".")[2] for name in new])
-        for name in names:
-            record["tasks"][name] |= answers.scores[name]
-            reports[name] = reports.get(name, {}) | answers.reports[name]
-        if is_chief:
-            _write(plan, answers, reports, record)
-            _write_claim(plan)
-    return record | {"reports": reports}
-
-
-def _write(
-    plan: TrialPlan,
-    answers: evaluation.Evaluation,
-    reports: dict[str, dict],
-    record: dict,
-) -> None:
-    """Writes what a model said of rows, and last its scores."""
-    directory = plan.run.model_dir
-    predictions.write_all(directory, plan.tasks, answers)
-    path = os.path.join(directory, model_directory.REPORTS_FILE)
-    write_json(path, reports, indent=None)
-    write_json(os.path.join(directory, model_directory.RESULTS_FILE), record)
 
 
 def _read_claim(directory: str, trial: Trial | None) -> dict | None:
@@ -411,16 +373,7 @@ def _read_claim(directory: str, trial: Trial | None) -> dict | None:
             f"{path} is of another version of electra_tf, whose runs this one "
             "does not go on with: choose another --model_dir"
         )
-    check_fields(claim[DIGESTS], path, ("rows",), rows=dict[str, dict])
     if trial is not None:
         where = f"{directory} holds another trial"
         validation.require_same(trial.as_dict(), claim, where, [DIGESTS])
     return claim
-
-
-def _write_claim(plan: TrialPlan) -> None:
-    """Says whose directory it is, and what its model learns from."""
-    write_json(
-        os.path.join(plan.run.model_dir, model_directory.TRIAL_FILE),
-        plan.trial.as_dict() | {DIGESTS: plan.digests},
-    )

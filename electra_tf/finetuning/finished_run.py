@@ -63,11 +63,10 @@ def score(config: FinetuningConfig) -> dict | None:
     is_chief = replicas.is_chief(replicas.make_strategy(config.run))
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
-    trained = results.read(
-        model_dir,
-        ": without eval_only the command trains",
-        ("trials", "from_scratch"),
-    )
+    advice = ": without eval_only the command trains"
+    trained = results.read(model_dir, advice)
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
+    check_fields(trained, path, ("trials", "from_scratch"))
     checkpoint = reading.read_checkpoint(model_dir)
     model = _read_model_file(config)
     data = _read_rows(config, checkpoint, model)

@@ -279,19 +279,6 @@ def test_windows_that_cannot_be(data, changes, rule):
     assert rule in str(caught.value)
 
 
-def test_a_finished_model_reads_a_test_set_in_windows(data, finished):
-    config, results = finished
-    config = dataclasses.replace(
-        config,
-        data=dataclasses.replace(
-            config.data, test_file=str(data / "dev.tsv"), eval_batch_size=9
-        ),
-    )
-    assert run(config)["trials"][0]["test"] == pytest.approx(
-        results["trials"][0]["dev"]
-    )
-
-
 def test_rows_of_a_finished_run_are_read_as_its_models_learned(finished):
     config, results = finished
 
@@ -300,10 +287,11 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(finished):
         return finished_run.score(dataclasses.replace(config, data=changed))
 
     with notices.heard() as lines:
-        found = scored()
-    assert found["trials"][0]["dev"] == pytest.approx(
-        results["trials"][0]["dev"]
-    )
+        found = scored(test_file=config.data.dev_file, eval_batch_size=9)
+    for split in ("dev", "test"):
+        assert found["trials"][0][split] == pytest.approx(
+            results["trials"][0]["dev"]
+        )
     assert found["long_texts"]["dev"]["most_windows"] == 7
     assert found["windows"] == {"stride": 8, "max_windows": 32}
     assert any("700 windows of at most 16 tokens" in line for line in lines)

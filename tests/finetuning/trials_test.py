@@ -184,7 +184,8 @@ def test_what_has_changed_is_refused_and_nothing_written(
     assert str(caught.value) == (
         f"{finished}/model/trial_1 holds a model of other data. This run "
         f"differs in: {names.replace('letters ', 'letters.')}. Choose another "
-        "--model_dir, or bring back what was there to go on with that run"
+        "--model_dir, or bring back what was there to go on with that run; "
+        "--eval_only scores other rows"
     )
     assert contents(finished / "model") == before
 
@@ -253,35 +254,6 @@ def test_a_directory_of_another_version_is_refused(finished, changes):
         "--model_dir"
     )
     assert contents(finished / "model") == before
-
-
-# --- A test set that comes later ---------------------------------------------
-
-
-def forget_test(folder):
-    """As a run without a test set left the directory."""
-    trial = folder / "model" / "trial_1"
-    (trial / "test_predictions.tsv").unlink()
-    for name, key in (("results", "tasks"), ("trial", "digests")):
-        path = trial / f"{name}.json"
-        content = helpers.read_json(path)
-        of_task = content[key].get("letters") or content[key]["rows"]["letters"]
-        del of_task["test"]
-        path.write_text(json.dumps(content, indent=1) + "\n")
-    path = folder / "model" / "config.json"
-    config = helpers.read_json(path)
-    config["data"]["test_file"] = ""
-    path.write_text(json.dumps(config))
-
-
-def test_a_test_set_is_scored_without_training_again(finished):
-    expected = contents(finished / "model" / "trial_1")
-    results = helpers.read_json(finished / "model" / "results.json")
-    forget_test(finished)
-    found = run(with_test(finished))
-    assert found | {"notes": []} == results | {"notes": []}
-    found = contents(finished / "model" / "trial_1")
-    assert {path: found[path] for path in expected} == expected
 
 
 def test_another_test_set_is_refused(finished):
@@ -417,11 +389,6 @@ def test_rows_without_labels_are_predicted_with_a_word(finished):
         ("trial_1/results.json", {"tasks": {}}, "results.json lacks letters"),
         ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
         ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
-        (
-            "trial_1/trial.json",
-            {"digests": {"format": model_directory.DIGESTS_FORMAT}},
-            "trial.json lacks rows",
-        ),
         ("results.json", {"trials": None}, "results.json lacks trials"),
         ("model.json", {"kind": None}, "model.json lacks kind"),
         ("model.json", {"encoder": None}, "model.json lacks encoder"),
