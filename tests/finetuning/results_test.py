@@ -1,13 +1,11 @@
 """Tests of finetuning/results.py, and of the trials of a run."""
 
-import types
-
 import numpy as np
 import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import finetune, preparation, results
+from electra_tf.finetuning import preparation, results
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports, text_tasks
 
@@ -91,30 +89,6 @@ def test_every_setting_has_every_seed_and_fold(changes, expected):
         (t.number, t.seed, t.fold, t.learning_rate, t.num_train_epochs)
         for t in preparation.make_trials(config(**changes))
     ] == expected
-
-
-@pytest.mark.parametrize(
-    ("most", "expected"),
-    [
-        (0, [(1, 7, None), (2, 8, None)]),
-        # Trial 4 is good, trial 5 was repeated often enough.
-        (2, [(1, 7, None), (2, 8, None), (3, 9, 1), (4, 10, 2), (5, 11, 3)]),
-    ],
-)
-def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked(
-    monkeypatch, most, expected
-):
-    def run_trial(trial, strategy, description):
-        return {"trial": trial, "degenerate": ["letters"] * (trial.seed != 10)}
-
-    monkeypatch.setattr(finetune, "run_trial", run_trial)
-    plan = types.SimpleNamespace(
-        trials=preparation.make_trials(config(num_trials=2)),
-        config=config(reseed_degenerate=most),
-        of_trial=lambda trial: trial,
-    )
-    ran = [record["trial"] for record in finetune.run_all(plan, None)]
-    assert [(t.number, t.seed, t.replaces) for t in ran] == expected
 
 
 # --- The summary -------------------------------------------------------------
