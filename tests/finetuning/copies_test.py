@@ -8,9 +8,8 @@ import pytest
 from sklearn import model_selection
 
 from electra_tf import errors
-from electra_tf.finetuning import results, task_data
+from electra_tf.finetuning import task_data
 from electra_tf.tasks import own_files, tagging, text_tasks
-from tests.finetuning import results_test
 
 TRAIN = [
     ("a b", "no"),
@@ -93,13 +92,6 @@ def test_case_counts_where_the_model_reads_it(read):
     assert found["train"]["num_rows"] == 1
 
 
-def test_nothing_is_said_of_rows_that_differ(read):
-    data = read(train=[("a", "no"), ("b", "yes")], dev=[("c", "no")])
-    found = task_data.copies(data)
-    assert found["dev"] == {"num_rows": 0, "num_with_other_label": 0}
-    assert task_data.lines_on_copies(found, data.num_rows) == []
-
-
 def test_pairs_are_copies_if_both_texts_are(write):
     head = "sentence1\tsentence2\tlabel\n"
     files = {
@@ -129,27 +121,6 @@ def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
     data = read(train=TRAIN, dev=DEV)
     data.task.texts_of = lambda example: None
     assert task_data.copies(data) == {}
-
-
-def test_the_table_says_that_dev_was_seen():
-    leak = {
-        "num_rows": 1,
-        "num_with_other_label": 0,
-        "example": ["row 3 of dev.tsv", "row 5 of train.tsv"],
-    }
-    found = results.summarize(
-        [[results_test.task_data(["yes", "no"])]],
-        [results_test.record(1, 80.0)],
-        False,
-        {"letters": {"copies": {"train": leak, "dev": leak}}},
-    )
-    assert found["copies"]["dev"] == leak
-    lines = results.format_results(found).splitlines()
-    assert (
-        "letters: dev: 1 of 2 rows are in train, too: row 3 of dev.tsv is row "
-        "5 of train.tsv; scores of these mean little"
-    ) in lines
-    assert not any("copies of others" in line for line in lines)
 
 
 # --- Folds -------------------------------------------------------------------
@@ -208,22 +179,6 @@ def test_folds_need_different_rows():
     assert str(caught.value).endswith(
         "Received: folds=2, but only 1 different rows of the label 'yes'"
     )
-
-
-def test_folds_of_sentences_keep_copies_together():
-    examples = [
-        tagging.TaggingExample(i, ("a", "bcdef"[i % 5]), ("O", "O"))
-        for i in range(10)
-    ]
-    data = task_data.TaskData(
-        tagging.TaggingTask("own", {}),
-        {"train": examples},
-        {"train": {"input_ids": np.arange(10)[:, np.newaxis]}},
-        frozenset(["train"]),
-    )
-    for rows in dev_rows(task_data.parts(data, 5, 0.0, 7)):
-        first, second = rows
-        assert second == first + 5
 
 
 # --- Digests -----------------------------------------------------------------

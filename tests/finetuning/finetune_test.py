@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.formats import electra_tf_format, original
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
@@ -28,53 +27,23 @@ from electra_tf.tasks import tagging, text_tasks
 from electra_tf.training import loop, metrics_log
 from tests import helpers, notices, pages
 from tests.checkpoints import models
+from tests.finetuning import runs
 
-# "wa" says it all.
-TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 4 + [
-    ("wg wh", "no")
-]
-DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
+TRAIN = [*runs.TRAIN * 4, ("wg wh", "no")]
+run = runs.run
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     """A folder with a pre-trained model, its vocabulary and a labelled set."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    helpers.write_pretrained(folder / "model")
-    helpers.write_vocab(folder)
-    helpers.write_tsv(folder / "train.tsv", TRAIN)
-    helpers.write_tsv(folder / "dev.tsv", DEV)
-    helpers.write_tsv(folder / "test.tsv", DEV[:2])
-    return folder
+    return runs.write_data(tmp_path_factory.mktemp("pretrained"), TRAIN)
 
 
 def make_config(pretrained, model_dir, data=None, **changes):
-    config = finetuning_configs.FinetuningConfig(
-        init_checkpoint=str(pretrained / "model"),
-        data=finetuning_configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file=str(pretrained / "train.tsv"),
-            dev_file=str(pretrained / "dev.tsv"),
-            test_file=str(pretrained / "test.tsv"),
-            vocab_file=str(pretrained / "vocab.txt"),
-            max_seq_length=8,
-            train_batch_size=4,
-            eval_batch_size=2,
-            num_train_epochs=2.0,
-        ),
-        optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
-        run=helpers.finetuning_run_config(model_dir),
+    test = {"test_file": str(pretrained / "test.tsv")}
+    return runs.make_config(
+        pretrained, model_dir, test | (data or {}), **changes
     )
-    return dataclasses.replace(
-        config, data=dataclasses.replace(config.data, **(data or {})), **changes
-    )
-
-
-def run(config):
-    def before_training():
-        model_directory.write(config, "", [])
-
-    return finetune.finetune(config, before_training)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +112,7 @@ def test_predictions_are_written(finished):
     with open(path) as f:
         header, *rows = [line.rstrip("\n").split("\t") for line in f]
     assert header == ["label", "prediction", "no", "yes", "text"]
-    assert [(row[4], row[0]) for row in rows] == DEV
+    assert [(row[4], row[0]) for row in rows] == runs.DEV
     right = sum(row[0] == row[1] for row in rows)
     accuracy = results["trials"][0]["dev"]["accuracy"]
     assert accuracy == pytest.approx(100 * right / 3)
@@ -519,7 +488,7 @@ def test_dropout_of_the_run_and_of_the_classifier_alone(pretrained, tmp_path):
         ({"init_checkpoint": "nothing"}, "Received: nothing, does not exist"),
         (
             {"expected_encoder": {"hidden_size": 256, "vocab_size": 20}},
-            "with hidden_size=256. Received: .*/model with hidden_size=8",
+            "with hidden_size=256. Received: .*/pretrained with hidden_size=8",
         ),
     ],
 )
@@ -652,7 +621,7 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
 def test_a_vocabulary_file_is_compared_with_that_of_the_model(
     pretrained, tmp_path
 ):
-    model = shutil.copytree(pretrained / "model", tmp_path / "model")
+    model = shutil.copytree(pretrained / "pretrained", tmp_path / "model")
     shutil.copy(helpers.write_vocab(tmp_path), model)
     (model / "vocab.txt.json").write_text(
         '{"do_lower_case": false, "strip_accents": false}'

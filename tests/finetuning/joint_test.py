@@ -19,7 +19,7 @@ from tests.finetuning import finetune_test
 def pretrained(tmp_path_factory):
     """A folder with a pre-trained model and its vocabulary."""
     folder = tmp_path_factory.mktemp("pretrained")
-    helpers.write_pretrained(folder / "model")
+    helpers.write_pretrained(folder / "pretrained")
     helpers.write_vocab(folder)
     return folder
 

@@ -255,30 +255,6 @@ def test_windows_are_of_single_texts(data, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "rule"),
-    [
-        ({"long_texts": "slide"}, "long_texts must be one of cut, windows"),
-        ({"window_stride": 15}, "at most the 14 tokens that a window has"),
-        ({"window_stride": 0}, "window_stride must be positive"),
-        ({"max_windows": 0}, "max_windows must be positive"),
-        (
-            {"window_stride": 8, "long_texts": "cut"},
-            "None without long_texts='windows'",
-        ),
-        (
-            {"weigh_windows": True, "long_texts": "cut"},
-            "weigh_windows must be False without long_texts='windows'",
-        ),
-        ({"max_seq_length": 2}, "max_seq_length must be 3 or more"),
-    ],
-)
-def test_windows_that_cannot_be(data, changes, rule):
-    with pytest.raises(errors.ConfigError) as caught:
-        make_config(data, "model", **changes)
-    assert rule in str(caught.value)
-
-
 def test_rows_of_a_finished_run_are_read_as_its_models_learned(finished):
     config, results = finished
 
