@@ -31,8 +31,6 @@ def make_predictor(
     """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
-      model: The fine-tuned model.
-      task_name: Whose head.
       batch_size: Rows of a step, or windows where a row has several.
 
     Returns:
@@ -124,13 +122,7 @@ class Evaluation(typing.NamedTuple):
 
 
 class Evaluator:
-    """Asks a model about the rows of its tasks.
-
-    Args:
-      model: To be fine-tuned.
-      tasks: With their rows.
-      batch_size: Rows of a step.
-    """
+    """Asks a model about the rows of its tasks."""
 
     def __init__(
         self,

@@ -110,10 +110,6 @@ def finetune(
 def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
     """Runs all trials of a run, and the degenerate ones again if asked.
 
-    Args:
-      plan: Which trials there are, and what they share.
-      strategy: Of the run.
-
     Returns:
       What `run_trial` returns for each, in order.
     """
@@ -149,8 +145,6 @@ def run_trial(
     the chief alone writes them.
 
     Args:
-      plan: Of the model.
-      strategy: Of the run.
       description: Opens the live line.
 
     Returns:
@@ -279,11 +273,6 @@ def trained_model(
     directory: str, encoder: configs.EncoderConfig, tasks: Sequence[TaskData]
 ) -> FinetuningModel:
     """The model of a finished trial, as exporting takes it.
-
-    Args:
-      directory: Of the trial.
-      encoder: Its sizes.
-      tasks: In the order of the model's heads.
 
     Raises:
       CheckpointError: If its weights are not there, or do not fit.

@@ -283,11 +283,6 @@ def settle_heads(
 ) -> None:
     """Tells the tasks what their heads read of a text.
 
-    Args:
-      config: Its `pooling` and `head_dropout` are for heads on a whole text.
-      tasks: Of the run.
-      encoder: Below the heads.
-
     Raises:
       ConfigError: If a head reads something else, or drops nothing, as in the
         original.
@@ -316,10 +311,6 @@ def settle_heads(
 
 def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
     """Warns of what is odd in a task's rows.
-
-    Args:
-      data: The task with its rows.
-      config: Which files they are.
 
     Returns:
       What results.json says of them: see `task_data.long_texts` and
@@ -361,13 +352,7 @@ def files_of(data: FinetuningDataConfig) -> dict[str, str]:
 def within_positions(
     config: FinetuningConfig, num_positions: int, source: str
 ) -> FinetuningConfig:
-    """Texts no longer than the encoder can read; warns where that is less.
-
-    Args:
-      config: Of the run.
-      num_positions: Of the encoder.
-      source: Where the encoder is from.
-    """
+    """Texts no longer than the encoder can read; warns where that is less."""
     wanted = config.data.max_seq_length
     if wanted <= num_positions:
         return config
@@ -422,9 +407,6 @@ def read_rows(
     """The tasks with their rows.
 
     Args:
-      config: Of the run.
-      tasks: Of the run, in the order of the model's heads.
-      tokenizer: Of their texts.
       wanted: Splits that must be there; "dev" only where nothing is held out.
       unwanted: Splits that are not read.
 

@@ -71,12 +71,7 @@ def size_of(hidden_size: int) -> str:
 
 
 def rates(recipe: str, hidden_size: int) -> Rates:
-    """The rates of a recipe.
-
-    Args:
-      recipe: One of `configs.RECIPES`.
-      hidden_size: Of the encoder.
-    """
+    """The rates of a recipe."""
     size = size_of(hidden_size)
     if recipe == "paper":
         return PAPER[size]
@@ -90,13 +85,7 @@ def rates(recipe: str, hidden_size: int) -> Rates:
 def complete(
     optimizer: configs.OptimizerConfig, recipe: str, hidden_size: int
 ) -> configs.OptimizerConfig:
-    """An optimizer whose rates are chosen, by the encoder's size where None.
-
-    Args:
-      optimizer: May leave `learning_rate` and `layerwise_lr_decay` open.
-      recipe: One of `configs.RECIPES`.
-      hidden_size: Of the encoder.
-    """
+    """An optimizer whose rates are chosen, by the encoder's size where None."""
     chosen: dict[str, typing.Any] = rates(recipe, hidden_size)._asdict()
     for name in Rates._fields:
         if getattr(optimizer, name) is not None:
@@ -137,7 +126,6 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
 
     Args:
       config: Of the run; rates may be left open.
-      hidden_size: Of the encoder.
 
     Returns:
       Name of the parameter -> its value, a list where the run tries several.

@@ -39,12 +39,7 @@ _LEAST_TO_CALIBRATE = 30
 
 
 def write(model_dir: str, results: dict) -> None:
-    """Writes report.html; where that fails, says so and leaves none.
-
-    Args:
-      model_dir: Of a finished run.
-      results: Of `results.summarize`.
-    """
+    """Writes report.html; where that fails, says so and leaves none."""
     path = os.path.join(model_dir, model_directory.REPORT_FILE)
     try:
         write_atomically(path, render(model_dir, results))
@@ -58,15 +53,7 @@ def write(model_dir: str, results: dict) -> None:
 
 
 def render(model_dir: str, results: dict) -> str:
-    """The whole page.
-
-    Args:
-      model_dir: Of a finished run.
-      results: Of `results.summarize`.
-
-    Returns:
-      HTML.
-    """
+    """The whole page, from a model directory and `results.summarize`."""
     names = list(results_lib.tasks_of(results))
     title = ", ".join(names)
     if names == [FinetuningDataConfig.task_name]:  # Files of one's own.
@@ -433,13 +420,7 @@ def _read_rows(path: str, kind: str, labels: Sequence[str]) -> list[Row]:
 
 
 def worst_rows(rows: Sequence[Row], kind: str, labels: Sequence[str]) -> Html:
-    """The rows that a model has wrong, each text once, the worst first.
-
-    Args:
-      rows: Of one split.
-      kind: Of the task, as `Task.description` has it.
-      labels: Of the task.
-    """
+    """The rows that a model has wrong, each text once, the worst first."""
     if not rows:
         return Html()
     rated = [(row, *_RATES[kind](row, labels)) for row in rows]

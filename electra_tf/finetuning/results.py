@@ -212,7 +212,6 @@ def read(model_dir: str, advice: str = "") -> dict:
     """results.json of a finished run.
 
     Args:
-      model_dir: Of the run.
       advice: Behind the error's line where there is none.
 
     Raises:
@@ -231,7 +230,6 @@ def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
     """results.json of a finished trial.
 
     Args:
-      directory: Of the trial.
       tasks: Names of those with scores that it must have.
 
     Raises:
@@ -260,11 +258,7 @@ def scores_of(record: dict, name: str) -> dict:
 
 
 def counted_trials(results: dict) -> list[int]:
-    """Numbers of the trials that means are over: those of the best setting.
-
-    Args:
-      results: Of `summarize`.
-    """
+    """Numbers of the trials that means are over: those of the best setting."""
     if "settings" in results:
         return results["settings"][0]["trials"]
     numbers = [trial["trial"] for trial in results["trials"]]
@@ -272,14 +266,7 @@ def counted_trials(results: dict) -> list[int]:
 
 
 def format_results(results: dict) -> str:
-    """The results as a table.
-
-    Args:
-      results: Of `summarize`.
-
-    Returns:
-      Lines of text, without a line end at the end.
-    """
+    """The results as tables of text, without a line end at the end."""
     lines = []
     for name, of_task in tasks_of(results).items():
         table = score_table(results, name)
@@ -314,12 +301,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def format_report(title: str, report: dict) -> list[str]:
-    """A report as lines, of many labels those with the lowest F1.
-
-    Args:
-      title: Whose answers these are.
-      report: See `tasks.reports`.
-    """
+    """A report as lines, of many labels those with the lowest F1."""
     classes = report["classes"]
     title += ", by label:"
     shown = list(classes)
@@ -365,12 +347,7 @@ class ScoreTable(typing.NamedTuple):
 
 
 def score_table(results: dict, name: str) -> ScoreTable:
-    """The scores of a task.
-
-    Args:
-      results: Of `summarize`.
-      name: Of the task.
-    """
+    """The scores of a task."""
     of_task, trials = tasks_of(results)[name], results["trials"]
     main = of_task["main_metric"]
     columns = [

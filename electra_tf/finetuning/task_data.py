@@ -111,9 +111,6 @@ class TaskData:
     def make_head(self, config: configs.EncoderConfig) -> heads.Head:
         """The task's head, which reads of a text what the task says.
 
-        Args:
-          config: Of the encoder below.
-
         Raises:
           ConfigError: If the task makes another head than it is to go on with.
         """
@@ -181,9 +178,6 @@ def read_rows(
     """Reads all splits of a task.
 
     Args:
-      task: With files.
-      tokenizer: Of their texts.
-      max_seq_length: L of the features.
       wanted: Splits that must be there.
       unwanted: Splits that are not read.
 
@@ -331,9 +325,6 @@ def _texts(data: TaskData, split: str) -> list[tuple[str, ...]] | None:
 def copies(data: TaskData) -> dict[str, dict]:
     """How many rows are copies; fit for JSON.
 
-    Args:
-      data: The task with its rows.
-
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
       other split those that are in "train", too: "num_rows", of these
@@ -393,13 +384,7 @@ def lines_on_copies(
     num_rows: Mapping[str, int],
     has_folds: bool = False,
 ) -> list[str]:
-    """What the user should know of copies, a line for each split.
-
-    Args:
-      counts: Of `copies`.
-      num_rows: Split -> number of its rows.
-      has_folds: Whether "train" is cut into folds.
-    """
+    """What the user should know of copies, a line for each split."""
     lines = []
     for split, of_split in counts.items():
         if not of_split["num_rows"]:
@@ -425,9 +410,6 @@ def long_texts(data: TaskData) -> dict:
     """What is done with long texts, and to how many; fit for JSON.
 
     Warns of those that are cut or have no token, and of windows.
-
-    Args:
-      data: Of any task; only those of texts are told of.
 
     Returns:
       "long_texts", and of windows "window_stride", "max_windows" and
