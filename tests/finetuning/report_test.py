@@ -180,9 +180,8 @@ def test_a_text_is_shown_once():
     assert found.count("<li>") == 1
     assert "2 of 2 answers are wrong" in found
     assert "90.0 % against 10.0 %" in found
-    right = [row("a", "a", 0.6, 0.4)]
-    found = report.worst_rows(right, "classification", ["a", "b"])
-    assert "Every row is right" in found
+    right = report.worst_rows([row("a", "a", 0.6)], "classification", ["a"])
+    assert "Every row is right" in right
 
 
 # --- Calibration -------------------------------------------------------------
@@ -325,8 +324,6 @@ def test_rows_of_all_folds_are_shown_together(model_dir):
     found = report.render(str(model_dir), results)
     assert "80 answers of the trials 1, 2 together" in found
     assert "20 of 80 answers are wrong" in found
-    # Without a report of classes.
-    assert "Each class" not in found
 
 
 def test_several_tasks(model_dir):
