@@ -78,10 +78,8 @@ def score(config: FinetuningConfig) -> dict | None:
     _warn_of_learned(config, data, model)
     files = preparation.files_of(config.data)
     directory = _directory(config.data, model_dir, data)
-    unfinished = f"{directory}.unfinished"
     if is_chief:
-        # Of a command that was killed.
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _clear(directory)
     records = []
     for number in results.counted_trials(trained):
         folder = model_directory.trial_dir(model_dir, number)
@@ -96,7 +94,7 @@ def score(config: FinetuningConfig) -> dict | None:
         scores = {"tasks": answers.scores, "reports": answers.reports}
         records.append(record | scores)
         if is_chief:
-            folder = model_directory.trial_dir(unfinished, number)
+            folder = model_directory.trial_dir(directory, number)
             os.makedirs(folder)
             predictions.write_all(folder, data, answers)
     if not is_chief:
@@ -109,33 +107,19 @@ def score(config: FinetuningConfig) -> dict | None:
         best_on_dev=trained["best_on_dev"],
     )
     summary |= {"directory": directory, "files": files}
-    results.write(unfinished, summary)
-    report.write(unfinished, summary)
-    _publish(unfinished, directory)
+    results.write(directory, summary)
+    report.write(directory, summary)
     return summary
 
 
-def _publish(unfinished: str, directory: str) -> None:
-    """Puts all that was written in the place of what an earlier command wrote.
-
-    Nothing of another content of the files stays beside it; a file of somebody
-    else's does. The scores go first and come last: they belong to all the rest.
-    """
-
-    def in_order(folder: str) -> list[str]:
-        names = os.listdir(folder)
-        return sorted(names, key=lambda n: n == model_directory.RESULTS_FILE)
-
-    os.makedirs(directory, exist_ok=True)
-    for name in reversed(in_order(directory)):
+def _clear(directory: str) -> None:
+    """Removes what an earlier command wrote, first its scores."""
+    for name in _SCORES:
         path = os.path.join(directory, name)
-        if model_directory.PART_OF_RUN.fullmatch(name):
-            shutil.rmtree(path)
-        elif name in _SCORES:
+        if os.path.exists(path):
             os.remove(path)
-    for name in in_order(unfinished):
-        os.rename(os.path.join(unfinished, name), os.path.join(directory, name))
-    os.rmdir(unfinished)
+    for number in model_directory.trial_numbers(directory):
+        shutil.rmtree(model_directory.trial_dir(directory, number))
 
 
 def _warn_of_learned(
@@ -147,24 +131,17 @@ def _warn_of_learned(
         return
     (rows,) = data
     try:
-        task = own_files.task_of_model(
-            config.data.task_name,
-            {"test": path},
-            model,
-            config.data.skip_empty_texts,
-        )
+        skip = config.data.skip_empty_texts
+        name = config.data.task_name
+        task = own_files.task_of_model(name, {"test": path}, model, skip)
         trained = task.read_examples("test")
     except ValueError:
         return  # Another file has its name now.
     examples = {**rows.examples, "train": trained}
     both = dataclasses.replace(rows, examples=examples)
     for split, counts in task_data.copies(both).items():
-        if split != "train" and counts["num_rows"]:
-            errors.warn(
-                f"{split}: {counts['num_rows']} of {both.num_rows[split]} rows "
-                f"are in {path}, too, the training file; scores of these mean "
-                "little"
-            )
+        if split != "train" and "line" in counts:
+            errors.warn(counts["line"])
 
 
 def _read_model_file(config: FinetuningConfig) -> dict:

@@ -329,12 +329,11 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
             )
     counts = {
         "long_texts": task_data.long_texts(data),
-        "copies": task_data.copies(data),
+        "copies": task_data.copies(data, bool(config.folds)),
     }
-    for line in task_data.lines_on_copies(
-        counts["copies"], data.num_rows, bool(config.folds)
-    ):
-        task.warn(line)
+    for of_split in counts["copies"].values():
+        if "line" in of_split:
+            task.warn(of_split["line"])
     return {name: value for name, value in counts.items() if value}
 
 
@@ -443,14 +442,11 @@ def _choose_windows(
         return
     task = tasks[0]
     if len(tasks) > 1 or not isinstance(task, TextTask):
-        kinds = (
-            f"{task.name}, {task.description().get('kind', 'another kind')}"
-            if len(tasks) == 1
-            else ", ".join(task.name for task in tasks)
-        )
+        kinds = (f"{t.name}, {t.description().get('kind')}" for t in tasks)
         raise errors.ConfigError(
             "FinetuningDataConfig.long_texts='windows' needs one task of "
-            f"classification, multi_label or regression. Received: {kinds}"
+            "classification, multi_label or regression. Received: "
+            + "; ".join(kinds)
         )
     length = data.max_seq_length
     stride = data.window_stride or min(max(1, length // 2), length - 2)

@@ -71,7 +71,7 @@ def render(model_dir: str, results: dict) -> str:
         models = f"{number} models and their scores"
     folder = os.path.basename(os.path.abspath(model_dir))
     header = page.header(
-        f"electra_tf · fine-tuning · {folder.removesuffix('.unfinished')}",
+        f"electra_tf · fine-tuning · {folder}",
         title,
         f"What came out of fine-tuning {encoder}: {models}, what is mistaken "
         "for what, and how far the answers can be trusted.",

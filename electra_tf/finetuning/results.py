@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from electra_tf import errors, model_directory
 from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import check_fields, read_json, write_atomically
-from electra_tf.finetuning import task_data
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports
 
@@ -437,9 +436,9 @@ def remarks(results: dict) -> list[str]:
     lines, has_dev = [], False
     for name, of_task in tasks_of(results).items():
         has_dev |= "dev" in of_task["num_rows"]
-        copies = {**of_task.get("copies", {}), "train": {"num_rows": 0}}
-        for line in task_data.lines_on_copies(copies, of_task["num_rows"]):
-            lines.append(f"{name}: {line}")
+        for split, counts in of_task.get("copies", {}).items():
+            if split != "train" and "line" in counts:
+                lines.append(f"{name}: {counts['line']}")
     if "fold" in trials[0]:
         lines.append(
             f"report the mean over the folds; trial {best}, whose fold went "

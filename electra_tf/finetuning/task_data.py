@@ -322,15 +322,14 @@ def _texts(data: TaskData, split: str) -> list[tuple[str, ...]] | None:
     return rows
 
 
-def copies(data: TaskData) -> dict[str, dict]:
+def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     """How many rows are copies; fit for JSON.
 
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
       other split those that are in "train", too: "num_rows", of these
-      "num_with_other_label", and "example", where such a row is and where the
-      row of "train" is. Nothing for a task that does not say what its texts
-      are.
+      "num_with_other_label", and "line", where there are any, which says so
+      with an example. Nothing for a task that does not say what its texts are.
     """
     texts = {split: _texts(data, split) for split in data.examples}
     if texts.get("train") is None or None in texts.values():
@@ -355,10 +354,19 @@ def copies(data: TaskData) -> dict[str, dict]:
             "num_rows": len(pairs),
             "num_with_other_label": len(others),
         }
-        if pairs:
-            row, seen = (others or pairs)[0]
-            places = [_place(row, split), _place(seen, "train")]
-            counts[split]["example"] = places
+        if not pairs:
+            continue
+        what, advice = "are in train, too", "scores of these mean little"
+        if split == "train":
+            what, advice = "are copies of others", "they count as often"
+            advice = "copies are in one fold" if has_folds else advice
+        if others:
+            what += f", {len(others)} of them with another label"
+        row, seen = (others or pairs)[0]
+        counts[split]["line"] = (
+            f"{split}: {len(pairs)} of {data.num_rows[split]} rows {what}: "
+            f"{_place(row, split)} is {_place(seen, 'train')}; {advice}"
+        )
     return counts
 
 
@@ -377,33 +385,6 @@ def _place(example: object, split: str) -> str:
         path, row = source
         return f"row {row} of {os.path.basename(os.fspath(path))}"
     return f"example {getattr(example, 'eid', 0) + 1} of {split}"
-
-
-def lines_on_copies(
-    counts: Mapping[str, dict],
-    num_rows: Mapping[str, int],
-    has_folds: bool = False,
-) -> list[str]:
-    """What the user should know of copies, a line for each split."""
-    lines = []
-    for split, of_split in counts.items():
-        if not of_split["num_rows"]:
-            continue
-        place, in_train = of_split["example"]
-        if split != "train":
-            what, advice = "are in train, too", "scores of these mean little"
-        elif has_folds:
-            what, advice = "are copies of others", "copies are in one fold"
-        else:
-            what, advice = "are copies of others", "they count as often"
-        others = of_split["num_with_other_label"]
-        if others:
-            what += f", {others} of them with another label"
-        lines.append(
-            f"{split}: {of_split['num_rows']} of {num_rows[split]} rows {what}:"
-            f" {place} is {in_train}; {advice}"
-        )
-    return lines
 
 
 def long_texts(data: TaskData) -> dict:

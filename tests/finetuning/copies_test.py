@@ -53,36 +53,31 @@ def data_of_task(task, do_lower_case=True):
 
 def test_rows_that_training_has_seen_are_counted(read):
     data = read(train=TRAIN, dev=DEV, test=[("x", ""), ("D", "")])
-    found = task_data.copies(data)
-    assert found == {
+    assert task_data.copies(data) == {
         # Of three rows two are copies, one of them with another label.
         "train": {
             "num_rows": 2,
             "num_with_other_label": 1,
-            "example": ["row 6 of train.tsv", "row 2 of train.tsv"],
+            "line": "train: 2 of 5 rows are copies of others, 1 of them with "
+            "another label: row 6 of train.tsv is row 2 of train.tsv; they "
+            "count as often",
         },
         "dev": {
             "num_rows": 2,
             "num_with_other_label": 1,
-            "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
+            "line": "dev: 2 of 4 rows are in train, too, 1 of them with "
+            "another label: row 4 of dev.tsv is row 2 of train.tsv; scores of "
+            "these mean little",
         },
         "test": {
             "num_rows": 1,
             "num_with_other_label": 0,
-            "example": ["row 3 of test.tsv", "row 5 of train.tsv"],
+            "line": "test: 1 of 2 rows are in train, too: row 3 of test.tsv is "
+            "row 5 of train.tsv; scores of these mean little",
         },
     }
-    num_rows = {"train": 5, "dev": 4, "test": 2}
-    assert task_data.lines_on_copies(found, num_rows) == [
-        "train: 2 of 5 rows are copies of others, 1 of them with another "
-        "label: row 6 of train.tsv is row 2 of train.tsv; they count as often",
-        "dev: 2 of 4 rows are in train, too, 1 of them with another label: row "
-        "4 of dev.tsv is row 2 of train.tsv; scores of these mean little",
-        "test: 1 of 2 rows are in train, too: row 3 of test.tsv is row 5 of "
-        "train.tsv; scores of these mean little",
-    ]
-    of_folds = task_data.lines_on_copies(found, num_rows, True)
-    assert "copies are in one fold" in of_folds[0]
+    of_folds = task_data.copies(data, has_folds=True)
+    assert of_folds["train"]["line"].endswith("copies are in one fold")
 
 
 def test_case_counts_where_the_model_reads_it(read):
@@ -99,22 +94,18 @@ def test_pairs_are_copies_if_both_texts_are(write):
         "dev": write("dev.tsv", f"{head}a\tc\tno\nb\ta\tno\na\tb\tno\n"),
     }
     data = data_of_task(own_files.make_task("own", files))
-    assert task_data.copies(data)["dev"] == {
-        "num_rows": 1,
-        "num_with_other_label": 0,
-        "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
-    }
+    found = task_data.copies(data)["dev"]
+    assert (found["num_rows"], found["num_with_other_label"]) == (1, 0)
+    assert "row 4 of dev.tsv is row 2 of train.tsv" in found["line"]
 
 
 def test_sentences_and_questions_have_copies(write):
     train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
     dev = write("dev.txt", "d O\n\na O\nb O\n\n")
     task = own_files.OwnTagging("own", {"train": train, "dev": dev})
-    assert task_data.copies(data_of_task(task))["dev"] == {
-        "num_rows": 1,
-        "num_with_other_label": 1,
-        "example": ["example 2 of dev", "example 1 of train"],
-    }
+    found = task_data.copies(data_of_task(task))["dev"]
+    assert (found["num_rows"], found["num_with_other_label"]) == (1, 1)
+    assert "example 2 of dev is example 1 of train" in found["line"]
 
 
 def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
