@@ -5,13 +5,12 @@ import os
 import pathlib
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import errors
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.formats import electra_tf_format, original
 from electra_tf.finetuning import (
@@ -22,7 +21,7 @@ from electra_tf.finetuning import (
     starting_point,
     task_data,
 )
-from electra_tf.model import heads, task_head
+from electra_tf.model import task_head
 from electra_tf.tasks import tagging, text_tasks
 from electra_tf.training import loop, metrics_log
 from tests import helpers, notices, pages
@@ -348,30 +347,6 @@ def test_goes_on_with_a_head_that_has_the_labels(
             found[f"task_specific/again/dense/{name}"],
             reader.get_tensor(key + "/.ATTRIBUTES/VARIABLE_VALUE"),
         )
-
-
-class OwnHead(text_tasks.ClassificationTask):
-    """Makes its head by itself, and says nothing of what it reads."""
-
-    pooling_of_head = {}
-
-    def make_head(self, config):
-        return heads.ClassificationHead(
-            self.name, config.hidden_size, 2, **self.pooling_of_head
-        )
-
-
-def test_a_head_of_ones_own_reads_what_model_json_says():
-    task = OwnHead("own", ["no", "yes"])
-    encoder = configs.EncoderConfig(24, 8, 1, 1, 8)
-    config = types.SimpleNamespace(pooling="mean", head_dropout=None)
-    preparation.settle_heads(config, [task], encoder)
-    data = task_data.TaskData(task, {}, {}, frozenset())
-    assert data.make_head(encoder).pooling == data.about()["pooling"] == "mean"
-    task.pooling_of_head = {"pooling": "mean"}
-    with pytest.raises(errors.ConfigError, match="pooling='mean', as the head"):
-        config.pooling = "cls"
-        preparation.settle_heads(config, [task], encoder)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Tests of finetuning/starting_point.py: whose head a run goes on with."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, reading
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import starting_point, task_data
+from electra_tf.finetuning import preparation, starting_point, task_data
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import text_tasks
 from electra_tf.text import vocabulary
@@ -48,30 +49,42 @@ def test_a_kept_head_keeps_the_layer_in_front_of_its_last_one():
 
 
 class OwnHead(text_tasks.ClassificationTask):
-    """Makes its head by itself."""
+    """Makes its head by itself, and says nothing of what it reads."""
+
+    pooling_of_head = {}
 
     def make_head(self, config):
-        return heads.ClassificationHead(self.name, config.hidden_size, 2)
+        return heads.ClassificationHead(
+            self.name, config.hidden_size, 2, **self.pooling_of_head
+        )
 
 
-def test_a_task_with_a_head_of_its_own_does_not_drop_that_layer():
-    start = start_with_heads("gelu", "theirs")
-    task = OwnHead("own", ["no", "yes"])
-    starting_point.with_head(start, task)
+def test_a_head_of_ones_own_reads_what_model_json_says():
+    task, encoder = (
+        OwnHead("own", ["no", "yes"]),
+        configs.EncoderConfig(24, 8, 1, 1, 8),
+    )
+    config = types.SimpleNamespace(pooling="mean", head_dropout=None)
+    preparation.settle_heads(config, [task], encoder)
     data = task_data.TaskData(task, {}, {}, frozenset())
+    assert data.make_head(encoder).pooling == data.about()["pooling"] == "mean"
+    # It does not drop the layer of a head that it goes on with.
+    start = start_with_heads("gelu", "theirs")
+    task.pooling = "cls"
+    starting_point.with_head(start, task)
     with pytest.raises(errors.ConfigError, match="whose head has none"):
         data.make_head(start.encoder_config)
+    task.pooling_of_head = {"pooling": "mean"}
+    config.pooling = "cls"
+    with pytest.raises(errors.ConfigError, match="pooling='mean', as the head"):
+        preparation.settle_heads(config, [task], encoder)
 
 
 def test_of_several_heads_the_tasks_own_is_kept_or_none():
     start = start_with_heads(None, "cola", "sst")
     task = text_tasks.ClassificationTask("sst", ["no", "yes"])
-    with pytest.raises(errors.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError, match="that for cola. Received: t"):
         starting_point.with_head(start, task)
-    assert str(caught.value) == (
-        "FinetuningConfig.keep_head takes the first head by name, in old that "
-        "for cola. Received: the task sst, which has another one there"
-    )
     task = text_tasks.ClassificationTask("own", ["no", "yes"])
     with notices.heard() as lines:
         found = starting_point.with_head(start, task)
