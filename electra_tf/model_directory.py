@@ -40,7 +40,7 @@ REPORTS_FILE = "reports.json"
 # In the settings of a trial: what its model learned from. The format counts up
 # when the same contents get other digests.
 DIGESTS = "digests"
-DIGESTS_FORMAT = 1
+DIGESTS_FORMAT = 2
 # In the results of a trial trained with patience: which weights it has.
 BEST_STEP = "best_step"
 # Folders below that of a run with checkpoints of their own.

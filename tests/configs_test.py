@@ -227,12 +227,37 @@ REFUSED = [
     ),
     (finetuning_data, TASKS | {"task_names": ["rte", "rte"]}, "be different"),
     (finetuning_data, {"task_names": [1]}, "task_names must be a list of str"),
+    (finetuning_data, {"long_texts": "slide"}, "must be one of cut, windows"),
+    (finetuning_data, {"window_stride": 8}, "None without long_texts"),
+    (finetuning_data, {"weigh_windows": True}, "False without long_texts"),
+    *(
+        (finetuning_data, {"long_texts": "windows"} | changes, rule)
+        for changes, rule in (
+            ({"window_stride": 127}, "at most the 126 tokens"),
+            ({"window_stride": 0}, "window_stride must be positive"),
+            ({"max_windows": 0}, "max_windows must be positive"),
+            ({"max_seq_length": 2}, "must be 3 or more"),
+        )
+    ),
+    (
+        finetuning_data,
+        {"eval_only": True, "dev_file": ""},
+        "must be given with eval_only, or test_file",
+    ),
+    (
+        finetuning,
+        {
+            "early_stopping_patience": 1,
+            "run": helpers.finetuning_run_config("m", keep_best_metric="loss"),
+        },
+        "must be left alone with early_stopping_patience",
+    ),
     (finetuning, {"learning_rates": [1e-4, 1e-4]}, "must be different posi"),
     (finetuning, {"learning_rates": [True]}, "must be a list of float"),
     (finetuning, {"learning_rates": [10**400]}, "must be a list of float"),
     (finetuning, {"num_train_epochs_options": [0]}, "must be different posi"),
     (finetuning, {"reseed_degenerate": -1}, "must be 0 or more"),
-    (finetuning, {"class_weights": "a=1,b=2,a=3"}, "one weight for each"),
+    (finetuning, {"class_weights": "a=1,b=2,a=3"}, "positive number for each"),
     (finetuning, {"expected_encoder": {"width": 8}}, "made of fields of Encod"),
     *(
         (

@@ -164,16 +164,7 @@ def _loaded(
     batch_size: int | None,
     is_static: bool = False,
 ) -> tf.data.Dataset:
-    """Batches by their number, some of them ahead of the step that needs them.
-
-    Args:
-      counter: Numbers of batches.
-      load: Takes such a number and returns the features in order.
-      like: Features of these types and ranks.
-      names: Of the features that `load` returns.
-      batch_size: B where all batches have it.
-      is_static: Whether the other dimensions are those of `like`, too.
-    """
+    """Batches by their number, some ahead of the step that needs them."""
 
     def as_tensors(index):
         tensors = numpy_function(

@@ -101,15 +101,15 @@ class FinetuningDataConfig:
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     text_cleaning: str | None = None
-    max_seq_length: int = 128
-    train_batch_size: int = 32
-    eval_batch_size: int = 32
-    num_train_epochs: float = 3.0
+    max_seq_length: validation.Positive[int] = 128
+    train_batch_size: validation.Positive[int] = 32
+    eval_batch_size: validation.Positive[int] = 32
+    num_train_epochs: validation.Positive[float] = 3.0
     task_names: tuple[str, ...] = ()
     data_dir: str = ""
     double_unordered: bool = True
     folds: int = 0
-    dev_fraction: float = 0.0
+    dev_fraction: validation.Fraction[float] = 0.0
     task_type: str = "auto"
     text_columns: tuple[str, ...] = ()
     label_column: str = ""
@@ -119,22 +119,13 @@ class FinetuningDataConfig:
     skip_empty_texts: bool = False
     bucketed: bool = True
     long_texts: str = "cut"
-    window_stride: int | None = None
-    max_windows: int = 32
+    window_stride: validation.Positive[int | None] = None
+    max_windows: validation.Positive[int] = 32
     weigh_windows: bool = False
     eval_only: bool = False
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_positive(
-            self,
-            "max_seq_length",
-            "train_batch_size",
-            "eval_batch_size",
-            "num_train_epochs",
-            "window_stride",
-            "max_windows",
-        )
         validation.require_one_of(
             self, task_type=("auto", *TASK_TYPES), long_texts=LONG_TEXTS
         )
@@ -157,7 +148,6 @@ class FinetuningDataConfig:
         must(bool(self.task_name), "task_name", "given")
         must(len(self.text_columns) <= 2, "text_columns", "one or two names")
         must(self.folds == 0 or self.folds >= 2, "folds", "0, or 2 or more")
-        validation.require_fraction(self, "dev_fraction")
         if self.task_names:
             different = len(set(self.task_names)) == len(self.task_names)
             must(bool(self.data_dir), "data_dir", "given with task_names")
@@ -260,18 +250,18 @@ class FinetuningConfig:
     data: FinetuningDataConfig
     optimizer: configs.OptimizerConfig
     run: configs.RunConfig
-    num_trials: int = 1
+    num_trials: validation.Positive[int] = 1
     recipe: str = "paper"
     from_scratch: bool = False
-    dropout: float | None = None
+    dropout: validation.Fraction[float | None] = None
     learning_rates: tuple[float, ...] = ()
     num_train_epochs_options: tuple[float, ...] = ()
-    reseed_degenerate: int = 0
+    reseed_degenerate: validation.NotNegative[int] = 0
     question_answering: configs.QuestionAnsweringConfig | None = None
     keep_head: bool = False
-    early_stopping_patience: int = 0
+    early_stopping_patience: validation.NotNegative[int] = 0
     expected_encoder: dict | None = None
-    head_dropout: float | None = None
+    head_dropout: validation.Fraction[float | None] = None
     class_weights: str | dict | None = None
     pooling: str = configs.DEFAULT_POOLING
 
@@ -285,7 +275,6 @@ class FinetuningConfig:
             object.__setattr__(
                 self, "question_answering", configs.QuestionAnsweringConfig()
             )
-        validation.require_positive(self, "num_trials")
         for name, instead in _OF_PRETRAINING.items():
             validation.require(
                 self.run,
@@ -296,7 +285,6 @@ class FinetuningConfig:
         validation.require_one_of(
             self, recipe=RECIPES, pooling=configs.POOLINGS
         )
-        validation.require_fraction(self, "dropout", "head_dropout")
         must = functools.partial(validation.require, self)
         must(
             not self.keep_head
@@ -309,9 +297,6 @@ class FinetuningConfig:
             is_good = min(values, default=1) > 0
             is_good &= len(set(values)) == len(values)
             must(is_good, name, "different positive numbers")
-        validation.require_not_negative(
-            self, "reseed_degenerate", "early_stopping_patience"
-        )
         validation.require(
             self.run,
             not self.early_stopping_patience
@@ -326,48 +311,39 @@ class FinetuningConfig:
             "made of fields of EncoderConfig",
         )
         weights = self.weights_of_classes
-        is_given = isinstance(weights, dict)
-        must(
-            not is_given or len(weights) == len(self._pairs_of_weights),
-            "class_weights",
-            "one weight for each label",
-        )
-        must(
-            not is_given
-            or bool(weights)
-            and all(0.0 < weight < math.inf for weight in weights.values()),
-            "class_weights",
-            "'balanced', or a positive number for each label, such as "
-            "'yes=19,no=1'",
-        )
-        must(
-            not is_given or len(self.data.task_names) <= 1,
-            "class_weights",
-            "'balanced' or None for several tasks",
-        )
-
-    @property
-    def _pairs_of_weights(self) -> list[tuple]:
-        """(label, weight) as they are given, where they are."""
-        given = self.class_weights
-        if isinstance(given, str):
-            # A label may hold a "=", a weight does not.
-            return [part.rpartition("=")[::2] for part in given.split(",")]
-        return list(given.items()) if isinstance(given, dict) else []
+        if isinstance(weights, dict):
+            must(
+                bool(weights)
+                and all(0.0 < weight < math.inf for weight in weights.values()),
+                "class_weights",
+                "'balanced', or a positive number for each label, such as "
+                "'yes=19,no=1'",
+            )
+            must(
+                len(self.data.task_names) <= 1,
+                "class_weights",
+                "'balanced' or None for several tasks",
+            )
 
     @property
     def weights_of_classes(self) -> str | dict[str, float] | None:
         """`class_weights`: 'balanced', or label -> weight.
 
-        A weight that is no number is NaN.
+        A weight that is no number, or given twice, is NaN.
         """
         given = self.class_weights
         if given is None or given == "balanced":
             return given
-        found = {}
-        for label, weight in self._pairs_of_weights:
+        pairs = given.items() if isinstance(given, dict) else ()
+        if isinstance(given, str):
+            # A label may hold a "=", a weight does not.
+            pairs = [part.rpartition("=")[::2] for part in given.split(",")]
+        weights: dict[str, float] = {}
+        for label, weight in pairs:
+            name = str(label).strip()
             try:
-                found[str(label).strip()] = float(weight)
+                number = float(weight)
             except (TypeError, ValueError):
-                found[str(label).strip()] = math.nan
-        return found
+                number = math.nan
+            weights[name] = math.nan if name in weights else number
+        return weights

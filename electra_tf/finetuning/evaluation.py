@@ -31,8 +31,6 @@ def make_predictor(
     """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
-      model: The fine-tuned model.
-      task_name: Whose head.
       batch_size: Rows of a step, or windows where a row has several.
 
     Returns:
@@ -101,12 +99,15 @@ class Evaluation(typing.NamedTuple):
       outputs: Task name -> split -> the head's outputs.
       scores: Task name -> split with labels -> metric -> score; None for one
         that is not finite.
+      reports: Task name -> split with labels -> what each class shows, see
+        `tasks.reports`; nothing for tasks without classes.
       degenerate: Names of the tasks whose rows of "dev" all got the same
         answer.
     """
 
     outputs: dict[str, dict[str, dict[str, np.ndarray]]]
     scores: dict[str, dict[str, dict[str, float | None]]]
+    reports: dict[str, dict[str, dict]]
     degenerate: list[str]
 
     @property
@@ -114,52 +115,14 @@ class Evaluation(typing.NamedTuple):
         """<task>_<metric> -> score, for the log."""
         return {
             f"{name}_{metric}": score
-            for name, of_task in self.scores.items()
-            for metric, score in of_task["dev"].items()
+            for name, splits in self.scores.items()
+            for metric, score in splits["dev"].items()
             if score is not None
         }
 
 
-def reports(
-    tasks: Sequence[TaskData], found: Evaluation
-) -> dict[str, dict[str, dict]]:
-    """What an evaluation shows of each class, see `tasks.reports`.
-
-    Args:
-      tasks: With the rows that were asked about.
-      found: Of `Evaluator.ask`.
-
-    Returns:
-      Task name -> split with labels -> report; nothing for tasks without
-      classes.
-    """
-    of_tasks = {}
-    for data in tasks:
-        outputs = found.outputs[data.task.name]
-        of_splits = {
-            split: data.task.report(
-                outputs[split],
-                data.examples[split],
-                data.tokenizer,
-                data.max_seq_length,
-            )
-            for split in outputs
-            if split in data.labelled
-        }
-        of_tasks[data.task.name] = {
-            split: report for split, report in of_splits.items() if report
-        }
-    return of_tasks
-
-
 class Evaluator:
-    """Asks a model about the rows of its tasks.
-
-    Args:
-      model: To be fine-tuned.
-      tasks: With their rows.
-      batch_size: Rows of a step.
-    """
+    """Asks a model about the rows of its tasks."""
 
     def __init__(
         self,
@@ -198,33 +161,29 @@ class Evaluator:
         Returns:
           What it says of them; "degenerate" of those of "dev" alone.
         """
-        found = Evaluation({}, {}, [])
+        answers = Evaluation({}, {}, {}, [])
         for data, predict in self._predictors:
             name = data.task.name
-            found.outputs[name] = {
+            outputs = answers.outputs[name] = {
                 split: predict(data.features[split])
                 for split in data.examples
                 if split != "train" and (splits is None or split in splits)
             }
-            found.scores[name] = {
-                split: _scores(data, split, outputs)
-                for split, outputs in found.outputs[name].items()
-                if split in data.labelled
-            }
-            dev = found.outputs[name].get("dev")
-            if dev is not None and data.task.is_degenerate(dev):
-                found.degenerate.append(name)
-        return found
-
-
-def _scores(
-    data: TaskData, split: str, outputs: dict[str, np.ndarray]
-) -> dict[str, float | None]:
-    """`Task.scores`; None for one that is not finite."""
-    scores = data.task.scores(
-        outputs, data.examples[split], data.tokenizer, data.max_seq_length
-    )
-    return {
-        name: float(value) if math.isfinite(value) else None
-        for name, value in scores.items()
-    }
+            scores = answers.scores[name] = {}
+            reports = answers.reports[name] = {}
+            for split in outputs:
+                if split not in data.labelled:
+                    continue
+                rows = (
+                    *(outputs[split], data.examples[split]),
+                    *(data.tokenizer, data.max_seq_length),
+                )
+                scores[split] = {
+                    metric: float(value) if math.isfinite(value) else None
+                    for metric, value in data.task.scores(*rows).items()
+                }
+                if report := data.task.report(*rows):
+                    reports[split] = report
+            if "dev" in outputs and data.task.is_degenerate(outputs["dev"]):
+                answers.degenerate.append(name)
+        return answers

@@ -5,9 +5,10 @@ Nothing that the run has written is touched: scores and predictions go to
 """
 
 import dataclasses
+import itertools
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import reading
@@ -15,12 +16,12 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.files import check_fields, read_json
 from electra_tf.finetuning import (
     evaluation,
+    finetune,
     predictions,
     preparation,
     report,
     results,
     task_data,
-    trials,
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
@@ -62,45 +63,38 @@ def score(config: FinetuningConfig) -> dict | None:
     is_chief = replicas.is_chief(replicas.make_strategy(config.run))
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
-    trained = results.read(
-        model_dir,
-        ": without eval_only the command trains",
-        ("trials", "from_scratch"),
-    )
+    advice = ": without eval_only the command trains"
+    trained = results.read(model_dir, advice)
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
+    check_fields(trained, path, ("trials", "from_scratch"))
     checkpoint = reading.read_checkpoint(model_dir)
     model = _read_model_file(config)
     data = _read_rows(config, checkpoint, model)
     encoder = checkpoint.discriminator
     assert encoder is not None
     of_rows = {
-        of.task.name: preparation.look_at(of, config.data) for of in data
+        rows.task.name: preparation.look_at(rows, config.data) for rows in data
     }
-    folders = {
-        number: model_directory.trial_dir(model_dir, number)
-        for number in results.counted_trials(trained)
-    }
-    _warn_of_learned(config, folders, data, model)
+    _warn_of_learned(config, data, model)
     files = preparation.files_of(config.data)
     directory = _directory(config.data, model_dir, data)
-    unfinished = f"{directory}.unfinished"
     if is_chief:
-        # Of a command that was killed.
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _clear(directory)
     records = []
-    for number, folder in folders.items():
+    for number in results.counted_trials(trained):
+        folder = model_directory.trial_dir(model_dir, number)
         answers = evaluation.Evaluator(
-            trials.trained_model(folder, encoder, data),
+            finetune.trained_model(folder, encoder, data),
             data,
             config.data.eval_batch_size,
         ).ask()
         record = results.read_of_trial(folder)
         # Whatever was left out of training: all are asked the same here.
         record.pop("fold", None)
-        record["tasks"] = answers.scores
-        record["reports"] = evaluation.reports(data, answers)
-        records.append(record)
+        scores = {"tasks": answers.scores, "reports": answers.reports}
+        records.append(record | scores)
         if is_chief:
-            folder = model_directory.trial_dir(unfinished, number)
+            folder = model_directory.trial_dir(directory, number)
             os.makedirs(folder)
             predictions.write_all(folder, data, answers)
     if not is_chief:
@@ -113,77 +107,41 @@ def score(config: FinetuningConfig) -> dict | None:
         best_on_dev=trained["best_on_dev"],
     )
     summary |= {"directory": directory, "files": files}
-    results.write(unfinished, summary)
-    report.write(unfinished, summary)
-    _publish(unfinished, directory)
+    results.write(directory, summary)
+    report.write(directory, summary)
     return summary
 
 
-def _publish(unfinished: str, directory: str) -> None:
-    """Puts all that was written in the place of what an earlier command wrote.
-
-    Nothing of another content of the files stays beside it; a file of somebody
-    else's does. The scores go first and come last: they belong to all the rest.
-    """
-
-    def in_order(folder: str) -> list[str]:
-        names = os.listdir(folder)
-        return sorted(names, key=lambda n: n == model_directory.RESULTS_FILE)
-
-    os.makedirs(directory, exist_ok=True)
-    for name in reversed(in_order(directory)):
+def _clear(directory: str) -> None:
+    """Removes what an earlier command wrote, first its scores."""
+    for name in _SCORES:
         path = os.path.join(directory, name)
-        if model_directory.PART_OF_RUN.fullmatch(name):
-            shutil.rmtree(path)
-        elif name in _SCORES:
+        if os.path.exists(path):
             os.remove(path)
-    for name in in_order(unfinished):
-        os.rename(os.path.join(unfinished, name), os.path.join(directory, name))
-    os.rmdir(unfinished)
+    for number in model_directory.trial_numbers(directory):
+        shutil.rmtree(model_directory.trial_dir(directory, number))
 
 
 def _warn_of_learned(
-    config: FinetuningConfig,
-    folders: Mapping[int, str],
-    data: Sequence[TaskData],
-    model: dict,
+    config: FinetuningConfig, data: Sequence[TaskData], model: dict
 ) -> None:
-    """Warns of rows that the models have seen, or those of other folds."""
-    learned = False
-    for number, folder in folders.items():
-        path = os.path.join(folder, model_directory.TRIAL_FILE)
-        rows = read_json(path).get(model_directory.DIGESTS, {}).get("rows", {})
-        for of_task in data:
-            digest_of_train = rows.get(of_task.task.name, {}).get("train")
-            for split, digest in of_task.digests.items():
-                if digest == digest_of_train:
-                    learned = True
-                    errors.warn(
-                        f"{split}: trial {number} was trained on these very "
-                        "rows, so its scores say how well it learned them by "
-                        "heart"
-                    )
+    """Warns of rows that are in the training file, where that is there."""
     path = model.get("reading", {}).get("train_file", "")
-    if learned or config.data.task_names or not os.path.isfile(path):
+    if config.data.task_names or not os.path.isfile(path):
         return
-    (of_task,) = data
-    name = config.data.task_name
+    (rows,) = data
     try:
-        task = own_files.task_of_model(
-            name, {"test": path}, model, config.data.skip_empty_texts
-        )
+        skip = config.data.skip_empty_texts
+        name = config.data.task_name
+        task = own_files.task_of_model(name, {"test": path}, model, skip)
         trained = task.read_examples("test")
     except ValueError:
         return  # Another file has its name now.
-    examples = {**of_task.examples, "train": trained}
-    both = dataclasses.replace(of_task, examples=examples)
+    examples = {**rows.examples, "train": trained}
+    both = dataclasses.replace(rows, examples=examples)
     for split, counts in task_data.copies(both).items():
-        if split != "train" and counts["num_rows"]:
-            errors.warn(
-                f"{split}: {counts['num_rows']} of {both.num_rows[split]} rows "
-                f"are in {path}, too, the training file; scores of these mean "
-                "little"
-            )
+        if split != "train" and "line" in counts:
+            errors.warn(counts["line"])
 
 
 def _read_model_file(config: FinetuningConfig) -> dict:
@@ -221,19 +179,19 @@ def _read_rows(
         tasks = [task]
     described = {of["task_name"]: of for of in model.get("tasks", [model])}
     for task in tasks:
-        of_task = described.get(task.name)
-        if of_task is None:
+        learned = described.get(task.name)
+        if learned is None:
             raise errors.ConfigError(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
                 + ", ".join(map(repr, described))
             )
-        is_tagger = of_task["kind"] == "tagging"
+        is_tagger = learned["kind"] == "tagging"
         if isinstance(task, tagging.TaggingTask) and is_tagger:
             # The files at hand may have fewer.
-            task.labels = list(of_task["labels"])
-            task.segment = of_task.get("segment", task.segment)
+            task.labels = list(learned["labels"])
+            task.segment = learned.get("segment", task.segment)
         task.pooling = config.pooling
-        task.hidden_activation = of_task.get("hidden_activation")
+        task.hidden_activation = learned.get("hidden_activation")
     data = preparation.read_rows(
         config,
         tasks,
@@ -272,18 +230,15 @@ def _directory(
         names = [os.path.splitext(os.path.basename(p))[0] for p in paths]
     name = "_".join(dict.fromkeys(names))
 
+    here = {split: os.path.abspath(path) for split, path in files.items()}
+
     def is_taken(directory: str) -> bool:
         path = os.path.join(directory, model_directory.RESULTS_FILE)
         if not os.path.exists(path):
             return False
         before = read_json(path, ("files",), files=dict[str, str])["files"]
-        return {s: os.path.abspath(path) for s, path in before.items()} != {
-            split: os.path.abspath(path) for split, path in files.items()
-        }
+        return here != {s: os.path.abspath(p) for s, p in before.items()}
 
-    first = path = os.path.join(model_dir, EVALUATION_DIR, name)
-    number = 1
-    while is_taken(path):
-        number += 1
-        path = f"{first}_{number}"
-    return path
+    first = os.path.join(model_dir, EVALUATION_DIR, name)
+    others = (f"{first}_{number}" for number in itertools.count(2))
+    return next(p for p in itertools.chain([first], others) if not is_taken(p))

@@ -29,11 +29,6 @@ def write_all(
     That is submission/<task>.tsv for GLUE, and for SQuAD's scripts
     <split>_predictions.json, <split>_null_odds.json and
     <split>_best_answers.json. Of several tasks their names begin the files'.
-
-    Args:
-      directory: Of the trial.
-      tasks: With their rows.
-      answers: What the model said of some of these.
     """
     for data in tasks:
         task = data.task
@@ -70,9 +65,6 @@ def write_tsv(
 
 def find_files(model_dir: str) -> dict[str, str]:
     """The predictions of the trial that was best on dev.
-
-    Args:
-      model_dir: Of a finished fine-tuning run.
 
     Returns:
       Name in the archive -> path; nothing for a run without GLUE's test sets.

@@ -10,9 +10,8 @@ import typing
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, files, model_directory
 from electra_tf.finetuning import (
-    digests,
     evaluation,
     recipe,
     starting_point,
@@ -29,9 +28,6 @@ from electra_tf.tasks.task import Task
 from electra_tf.tasks.text_tasks import TextTask
 from electra_tf.text import tokenization
 from electra_tf.training import optimization
-
-# Kinds whose heads drop nothing.
-_WITHOUT_DROPOUT = ("tagging", "question_answering")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,17 +86,18 @@ class TrialPlan:
     @property
     def digests(self) -> dict:
         """Of all that decides what is learned and scored; fit for JSON."""
-        of_tasks = {data.task.name: data for data in self.tasks}
+        rows, texts, labels = {}, {}, {}
+        for data in self.tasks:
+            name = data.task.name
+            rows[name], texts[name] = data.digests, data.of_texts()
+            labels[name] = files.sha256_of_values(
+                data.task.description().get("labels") or ()
+            )
         return {
             "format": model_directory.DIGESTS_FORMAT,
-            "rows": {name: of.digests for name, of in of_tasks.items()},
-            "of_texts": {name: of.of_texts() for name, of in of_tasks.items()},
-            "labels": {
-                name: digests.of_values(
-                    of.task.description().get("labels") or ()
-                )
-                for name, of in of_tasks.items()
-            },
+            "rows": rows,
+            "of_texts": texts,
+            "labels": labels,
         } | self.start.digests
 
 
@@ -114,7 +111,7 @@ class RunPlan:
       folds: For each fold the tasks, in the order of the model's heads; one
         fold without cross-validation.
       trials: In the order in which they are run.
-      told: How it learns, and how its files were read, a line each.
+      lines: How it learns, and how its files were read.
       notes: What was warned of before its first step.
       recipe: What the models learn with, and where each value is from.
       of_rows: Task name -> what results.json says of its rows.
@@ -124,7 +121,7 @@ class RunPlan:
     start: StartingPoint
     folds: Sequence[Sequence[TaskData]]
     trials: Sequence[Trial]
-    told: Sequence[str]
+    lines: Sequence[str]
     notes: Sequence[str]
     recipe: Mapping[str, recipe.Choice]
     of_rows: Mapping[str, dict]
@@ -172,61 +169,57 @@ def prepare(config: FinetuningConfig) -> RunPlan:
         start = starting_point.read(config)
         encoder = start.encoder_config
         length = config.data.max_seq_length
-        config = within_positions(
-            config, encoder.max_position_embeddings, start.source
-        )
+        positions = encoder.max_position_embeddings
+        config = within_positions(config, positions, start.source)
         tasks = make_tasks(config)
-        _refuse_head_dropout(config, tasks)
-        set_pooling(config.pooling, tasks, encoder)
+        settle_heads(config, tasks, encoder)
         if config.keep_head:
             start = starting_point.with_head(start, tasks[0])
         data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
         if config.data.dev_fraction:
-            data = [
-                task_data.hold_out(
-                    data[0], config.data.dev_fraction, config.run.seed
-                )
-            ]
+            data = _parts(config, data[0])
         of_rows = {of.task.name: look_at(of, config.data) for of in data}
-        folds = _folds(config, data, of_rows)
+        folds = [data]
+        if config.data.folds:
+            folds = [[part] for part in _parts(config, data[0])]
+        if config.weights_of_classes is not None:
+            folds = _weighted(config, data, folds, of_rows)
         choices = recipe.choices(config, encoder.hidden_size)
-        optimizer, lines = recipe.complete(
-            config.optimizer,
-            config.recipe,
-            encoder.hidden_size,
-            bool(config.learning_rates),
-        )
         if config.data.max_seq_length < length:
             choices["max_seq_length"] = recipe.Choice(
                 config.data.max_seq_length, "checkpoint"
             )
-        for line in lines:
-            errors.warn(line)
-        recipe.warn_of_grids(config)
         names = config.data.task_names
         if len(names) == 1 and names[0] in by_name.TASK_NAMES:
-            positions = encoder.max_position_embeddings
             recipe.warn_of_defaults(names[0], choices, positions)
+        optimizer = recipe.complete(
+            config.optimizer, config.recipe, encoder.hidden_size
+        )
         config = dataclasses.replace(config, optimizer=optimizer)
+        line = ", ".join(f"{name} {of}" for name, of in choices.items())
+        origins = [task.origin for task in tasks if task.origin]
         plan = RunPlan(
             config,
             start,
             folds,
             make_trials(config),
-            [
-                "recipe: " + ", ".join(f"{n} {c}" for n, c in choices.items()),
-                *(task.origin for task in tasks if task.origin),
-            ],
-            (),
+            [f"recipe: {line}", *origins],
+            notes,
             choices,
             of_rows,
         )
-        for of_trial in map(plan.of_trial, plan.trials):
+        for trial in map(plan.of_trial, plan.trials):
             for line in optimization.schedule_remarks(
-                of_trial.optimizer, of_trial.run.num_train_steps
+                trial.optimizer, trial.run.num_train_steps
             ):
                 errors.warn(line)
-    return dataclasses.replace(plan, notes=notes)
+    return plan
+
+
+def _parts(config: FinetuningConfig, data: TaskData) -> list[TaskData]:
+    return task_data.parts(
+        data, config.data.folds, config.data.dev_fraction, config.run.seed
+    )
 
 
 @contextlib.contextmanager
@@ -258,90 +251,66 @@ def make_trials(config: FinetuningConfig) -> list[Trial]:
     ]
 
 
-def _folds(
-    config: FinetuningConfig, data: Sequence[TaskData], of_rows: dict[str, dict]
+def _weighted(
+    config: FinetuningConfig,
+    data: Sequence[TaskData],
+    folds: Sequence[Sequence[TaskData]],
+    of_rows: dict[str, dict],
 ) -> list[list[TaskData]]:
     """The tasks of each fold, with the weights of classes in their rows.
 
     With folds each model's weights come from its own rows, and differ a little
     from those over all, which `of_rows` gets.
     """
-    folds = [list(data)]
-    if config.data.folds:
-        parts = task_data.cut_into_folds(
-            data[0], config.data.folds, config.run.seed
-        )
-        folds = [[part] for part in parts]
-    class_weights = config.weights_of_classes
-    if class_weights is None:
-        return folds
-    for of_task in data:
-        task = of_task.task
-        _, weights = task.loss_weights(of_task.examples["train"], class_weights)
+    given = config.weights_of_classes
+    assert given is not None
+    for rows in data:
+        task = rows.task
+        _, weights = task.loss_weights(rows.examples["train"], given)
         of_rows[task.name]["class_weights"] = weights
         # The rarest first.
         shown = sorted(weights.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{label!r} {of:.4g}" for label, of in shown[:10])
         more = f" and {len(shown) - 10} more" if len(shown) > 10 else ""
         task.warn(f"class weights in training: {listed}{more}")
-    return [
-        [of_task.with_class_weights(class_weights) for of_task in of_fold]
-        for of_fold in folds
-    ]
+    return [[rows.with_class_weights(given) for rows in fold] for fold in folds]
 
 
-def _refuse_head_dropout(
-    config: FinetuningConfig, tasks: Sequence[Task]
-) -> None:
-    """Refuses a dropout in heads that have none."""
-    for task in tasks if config.head_dropout is not None else ():
-        kind = task.description().get("kind")
-        if kind in _WITHOUT_DROPOUT:
-            raise errors.ConfigError(
-                "FinetuningConfig.head_dropout needs heads on a whole text. "
-                f"Received: {task.name}, {kind}, whose head drops nothing, as "
-                "in the original; FinetuningConfig.dropout is the encoder's, "
-                "too"
-            )
-
-
-def set_pooling(
-    pooling: str, tasks: Sequence[Task], encoder: configs.EncoderConfig
+def settle_heads(
+    config: FinetuningConfig,
+    tasks: Sequence[Task],
+    encoder: configs.EncoderConfig,
 ) -> None:
     """Tells the tasks what their heads read of a text.
 
-    Args:
-      pooling: `FinetuningConfig.pooling`.
-      tasks: Of the run.
-      encoder: Below the heads.
-
     Raises:
-      ConfigError: If a head reads something else.
+      ConfigError: If a head reads something else, or drops nothing, as in the
+        original.
     """
     for task in tasks:
         head = task.make_head(encoder)
-        if not isinstance(head, heads.PooledHead):
-            if pooling != configs.DEFAULT_POOLING:
+        if isinstance(head, heads.PooledHead):
+            # A task of one's own may have decided.
+            if head.pooling not in (configs.DEFAULT_POOLING, config.pooling):
                 raise errors.ConfigError(
-                    f"FinetuningConfig.pooling={pooling!r} needs heads on a "
-                    f"whole text. Received: {task.name}, with a "
-                    f"{type(head).__name__}"
+                    f"Expected FinetuningConfig.pooling={head.pooling!r}, as "
+                    f"the head of {task.name} has it. Received: "
+                    f"{config.pooling!r}"
                 )
-        # A task of one's own may have decided.
-        elif head.pooling not in (configs.DEFAULT_POOLING, pooling):
+        elif (
+            config.pooling != configs.DEFAULT_POOLING
+            or config.head_dropout is not None
+        ):
+            name = "pooling" if config.head_dropout is None else "head_dropout"
             raise errors.ConfigError(
-                f"Expected FinetuningConfig.pooling={head.pooling!r}, as the "
-                f"head of {task.name} has it. Received: {pooling!r}"
+                f"FinetuningConfig.{name} needs heads on a whole text. "
+                f"Received: {task.name}, with a {type(head).__name__}"
             )
-        task.pooling = pooling
+        task.pooling = config.pooling
 
 
 def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
     """Warns of what is odd in a task's rows.
-
-    Args:
-      data: The task with its rows.
-      config: Which files they are.
 
     Returns:
       What results.json says of them: see `task_data.long_texts` and
@@ -358,15 +327,14 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 f"{split}: {path} has {what}: its rows are predicted, and not "
                 "scored"
             )
-    of_rows = {
+    counts = {
         "long_texts": task_data.long_texts(data),
-        "copies": task_data.copies(data),
+        "copies": task_data.copies(data, bool(config.folds)),
     }
-    for line in task_data.lines_on_copies(
-        of_rows["copies"], data.num_rows, bool(config.folds)
-    ):
-        task.warn(line)
-    return {what: counts for what, counts in of_rows.items() if counts}
+    for of_split in counts["copies"].values():
+        if "line" in of_split:
+            task.warn(of_split["line"])
+    return {name: value for name, value in counts.items() if value}
 
 
 def files_of(data: FinetuningDataConfig) -> dict[str, str]:
@@ -383,13 +351,7 @@ def files_of(data: FinetuningDataConfig) -> dict[str, str]:
 def within_positions(
     config: FinetuningConfig, num_positions: int, source: str
 ) -> FinetuningConfig:
-    """Texts no longer than the encoder can read; warns where that is less.
-
-    Args:
-      config: Of the run.
-      num_positions: Of the encoder.
-      source: Where the encoder is from.
-    """
+    """Texts no longer than the encoder can read; warns where that is less."""
     wanted = config.data.max_seq_length
     if wanted <= num_positions:
         return config
@@ -444,9 +406,6 @@ def read_rows(
     """The tasks with their rows.
 
     Args:
-      config: Of the run.
-      tasks: Of the run, in the order of the model's heads.
-      tokenizer: Of their texts.
       wanted: Splits that must be there; "dev" only where nothing is held out.
       unwanted: Splits that are not read.
 
@@ -483,14 +442,11 @@ def _choose_windows(
         return
     task = tasks[0]
     if len(tasks) > 1 or not isinstance(task, TextTask):
-        kinds = (
-            f"{task.name}, {task.description().get('kind', 'another kind')}"
-            if len(tasks) == 1
-            else ", ".join(task.name for task in tasks)
-        )
+        kinds = (f"{t.name}, {t.description().get('kind')}" for t in tasks)
         raise errors.ConfigError(
             "FinetuningDataConfig.long_texts='windows' needs one task of "
-            f"classification, multi_label or regression. Received: {kinds}"
+            "classification, multi_label or regression. Received: "
+            + "; ".join(kinds)
         )
     length = data.max_seq_length
     stride = data.window_stride or min(max(1, length // 2), length - 2)

@@ -22,7 +22,6 @@ PAPER = {
     "base": Rates(1e-4, 0.8),
     "large": Rates(5e-5, 0.9),
 }
-_WHOSE = {"paper": "the paper's", "released": "the released code's"}
 
 # Where a value is from. One that is the same as the default is called so,
 # whoever says it; a length that the checkpoint allows no longer is from there.
@@ -72,12 +71,7 @@ def size_of(hidden_size: int) -> str:
 
 
 def rates(recipe: str, hidden_size: int) -> Rates:
-    """The rates of a recipe.
-
-    Args:
-      recipe: One of `configs.RECIPES`.
-      hidden_size: Of the encoder.
-    """
+    """The rates of a recipe."""
     size = size_of(hidden_size)
     if recipe == "paper":
         return PAPER[size]
@@ -89,57 +83,14 @@ def rates(recipe: str, hidden_size: int) -> Rates:
 
 
 def complete(
-    optimizer: configs.OptimizerConfig,
-    recipe: str,
-    hidden_size: int,
-    learning_rate_is_given: bool = False,
-) -> tuple[configs.OptimizerConfig, list[str]]:
-    """An optimizer whose rates are chosen, by the encoder's size where None.
-
-    Args:
-      optimizer: May leave `learning_rate` and `layerwise_lr_decay` open.
-      recipe: One of `configs.RECIPES`.
-      hidden_size: Of the encoder.
-      learning_rate_is_given: Whether each trial brings its own.
-
-    Returns:
-      The optimizer, and a line for each choice made here.
-    """
-    size = size_of(hidden_size).capitalize()
-    changes: dict[str, typing.Any] = {}
-    notes = []
-    for name, value in rates(recipe, hidden_size)._asdict().items():
-        if getattr(optimizer, name) is None:
-            changes[name] = value
-            if name != "learning_rate" or not learning_rate_is_given:
-                notes.append(
-                    f"{name} {value:g}: {_WHOSE[recipe]} for ELECTRA-{size} "
-                    f"(hidden size {hidden_size} here)"
-                )
-    return dataclasses.replace(optimizer, **changes), notes
-
-
-def warn_of_grids(config: FinetuningConfig) -> None:
-    """Warns of each single value that a grid takes the place of."""
-    rate, epochs = config.optimizer.learning_rate, config.data.num_train_epochs
-    given: dict = {"learning_rate": rate}
-    if epochs != type(config.data).num_train_epochs:
-        given["num_train_epochs"] = epochs
-    for name, grid in _grids(config).items():
-        value = given.get(name)
-        if grid and value is not None and value not in grid:
-            tried = ", ".join(f"{other:g}" for other in grid)
-            errors.warn(
-                f"{name} {value:g} gives way to {tried}, which are tried"
-            )
-
-
-def _grids(config: FinetuningConfig) -> dict[str, tuple[float, ...]]:
-    """What is tried instead of a single value; empty where nothing is."""
-    return {
-        "learning_rate": config.learning_rates,
-        "num_train_epochs": config.num_train_epochs_options,
-    }
+    optimizer: configs.OptimizerConfig, recipe: str, hidden_size: int
+) -> configs.OptimizerConfig:
+    """An optimizer whose rates are chosen, by the encoder's size where None."""
+    chosen: dict[str, typing.Any] = rates(recipe, hidden_size)._asdict()
+    for name in Rates._fields:
+        if getattr(optimizer, name) is not None:
+            chosen[name] = getattr(optimizer, name)
+    return dataclasses.replace(optimizer, **chosen)
 
 
 def warn_of_defaults(
@@ -152,19 +103,18 @@ def warn_of_defaults(
       choices: Of `choices`; what was given is meant.
       num_positions: Of the encoder, whose texts are no longer.
     """
-    theirs: dict[str, typing.Any] = original_settings.of_task((task_name,))
-    if "max_seq_length" in theirs:
-        theirs["max_seq_length"] = min(theirs["max_seq_length"], num_positions)
-    ours = {
-        name: choices[name].value
-        for name, value in theirs.items()
+    released: dict[str, typing.Any] = original_settings.of_task((task_name,))
+    if "max_seq_length" in released:
+        length = min(released["max_seq_length"], num_positions)
+        released["max_seq_length"] = length
+    names = [
+        name
+        for name, value in released.items()
         if choices[name].source == "default" and choices[name].value != value
-    }
-    if ours:
-        here, there = (
-            ", ".join(f"{name} {listed(values[name])}" for name in ours)
-            for values in (ours, theirs)
-        )
+    ]
+    if names:
+        here = ", ".join(f"{n} {listed(choices[n].value)}" for n in names)
+        there = ", ".join(f"{n} {listed(released[n])}" for n in names)
         errors.warn(
             f"{task_name}: {here} by default; for this task alone the released "
             f"code, and gin/finetune/{task_name}.gin, have {there}"
@@ -176,7 +126,6 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
 
     Args:
       config: Of the run; rates may be left open.
-      hidden_size: Of the encoder.
 
     Returns:
       Name of the parameter -> its value, a list where the run tries several.
@@ -189,22 +138,19 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
         }
         released |= original_settings.of_task(config.data.task_names)
         released |= rates("released", hidden_size)._asdict()
-    tried = _grids(config)
+    tried = {
+        "learning_rate": config.learning_rates,
+        "num_train_epochs": config.num_train_epochs_options,
+    }
     defaults = {
         field.name: field.default
         for owner in (config.optimizer, config.data)
         for field in dataclasses.fields(owner)
     } | OPTIMIZER
-    optimizer = config.optimizer
-    chosen = rates(config.recipe, hidden_size)._asdict()
-    values = {
-        name: chosen[name]
-        if name in chosen and getattr(optimizer, name) is None
-        else getattr(optimizer, name)
-        for name in _OF_OPTIMIZER
-    }
+    optimizer = complete(config.optimizer, config.recipe, hidden_size)
+    values = {name: getattr(optimizer, name) for name in _OF_OPTIMIZER}
     values |= {name: getattr(config.data, name) for name in _OF_DATA}
-    found = {}
+    chosen = {}
     for name, value in values.items():
         if tried.get(name):
             source, value = "given", list(tried[name])
@@ -214,5 +160,5 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
             source = "paper"
         else:
             source = "default" if value == defaults[name] else "given"
-        found[name] = Choice(value, source)
-    return found
+        chosen[name] = Choice(value, source)
+    return chosen

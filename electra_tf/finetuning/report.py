@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import json
 import os
-import string
+import re
 import typing
 from collections.abc import Mapping, Sequence
 
@@ -26,9 +26,9 @@ from electra_tf.model import task_head
 from electra_tf.training import metrics_log
 
 _BLOCKS = page.blocks(__file__)
-# More classes are drawn as a picture; a table would not fit.
-_MOST_IN_TABLE = 20
-_NUM_CONFUSIONS = 5
+# A table of more classes would not fit: what is confused most often does.
+_MOST_IN_TABLE = 30
+_NUM_CONFUSIONS = 15
 _NUM_WRONG_ROWS = 12
 # Of a text that is shown.
 _MOST_CHARACTERS = 1000
@@ -36,18 +36,10 @@ _MOST_CHARACTERS = 1000
 _MOST_DOTS = 2000
 # Of fewer answers calibration is chance.
 _LEAST_TO_CALIBRATE = 30
-# --shade of the page's style in its light theme; readable in both.
-_SHADE = (11 / 255, 110 / 255, 153 / 255)
-_ARTICLES = ("a", "an", "the")
 
 
 def write(model_dir: str, results: dict) -> None:
-    """Writes report.html; where that fails, says so and leaves none.
-
-    Args:
-      model_dir: Of a finished run.
-      results: Of `results.summarize`.
-    """
+    """Writes report.html; where that fails, says so and leaves none."""
     path = os.path.join(model_dir, model_directory.REPORT_FILE)
     try:
         write_atomically(path, render(model_dir, results))
@@ -61,20 +53,16 @@ def write(model_dir: str, results: dict) -> None:
 
 
 def render(model_dir: str, results: dict) -> str:
-    """The whole page.
-
-    Args:
-      model_dir: Of a finished run.
-      results: Of `results.summarize`.
-
-    Returns:
-      HTML.
-    """
-    title = _title(model_dir, results)
-    tasks = [
-        _Task(model_dir, results, name, summary)
-        for name, summary in results_lib.tasks_of(results).items()
-    ]
+    """The whole page, from a model directory and `results.summarize`."""
+    names = list(results_lib.tasks_of(results))
+    title = ", ".join(names)
+    if names == [FinetuningDataConfig.task_name]:  # Files of one's own.
+        files = results.get("files")  # Of an evaluation alone.
+        if not files:
+            config = model_directory.read_config(model_dir)
+            files = {"train": config["data"]["train_file"]}
+        title = ", ".join(os.path.basename(path) for path in files.values())
+    tasks = [_Task(model_dir, results, name) for name in names]
     encoder = "a pre-trained encoder"
     if results["from_scratch"]:
         encoder = "an encoder with random weights"
@@ -83,13 +71,13 @@ def render(model_dir: str, results: dict) -> str:
         models = f"{number} models and their scores"
     folder = os.path.basename(os.path.abspath(model_dir))
     header = page.header(
-        f"electra_tf · fine-tuning · {folder.removesuffix('.unfinished')}",
+        f"electra_tf · fine-tuning · {folder}",
         title,
         f"What came out of fine-tuning {encoder}: {models}, what is mistaken "
         "for what, and how far the answers can be trusted.",
         [tile for task in tasks for tile in task.tiles()],
     )
-    sections = [header, _scores(results)]
+    sections = [header, _scores(results, names)]
     for task in tasks:
         sections.append(task.curves())
         sections += map(task.answers, task.splits)
@@ -97,39 +85,26 @@ def render(model_dir: str, results: dict) -> str:
     return page.render(f"{title}: fine-tuning", sections)
 
 
-def _title(model_dir: str, results: dict) -> str:
-    """The names of the tasks; of files of one's own those of the files."""
-    names = list(results_lib.tasks_of(results))
-    if names != [FinetuningDataConfig.task_name]:
-        return ", ".join(names)
-    files = results.get("files")  # Of an evaluation alone.
-    if not files:
-        config = model_directory.read_config(model_dir)
-        files = {"train": config["data"]["train_file"]}
-    return ", ".join(os.path.basename(path) for path in files.values())
-
-
-def _scores(results: dict) -> Html:
+def _scores(results: dict, names: Sequence[str]) -> Html:
     """The table of all trials, and what is to be said of it."""
-    names = list(results_lib.tasks_of(results))
 
-    def paragraph(template: str, line: str) -> Html:
+    def paragraphs(template: str, lines: Sequence[str]) -> list[Html]:
         # The title says the name of the only task.
         name = f"{names[0]}: " if len(names) == 1 else ""
-        return fill(template, line.removeprefix(name))
+        return [fill(template, line.removeprefix(name)) for line in lines]
 
-    parts = []
+    parts: list[Html] = []
     for task in names:
         scores = results_lib.score_table(results, task)
-        parts.append(paragraph("<p>{}</p>", scores.title))
+        parts += paragraphs("<p>{}</p>", [scores.title])
         columns = "t" + "n" * (len(scores.header) - 1)
         parts.append(page.table("scores", columns, scores.header, scores.rows))
     remarks = results_lib.remarks(results)
-    parts += [paragraph('<p class="note">{}</p>', line) for line in remarks]
+    parts += paragraphs('<p class="note">{}</p>', remarks)
     notes = [n for n in results.get("notes", ()) if n not in remarks]
     if notes:
-        lines = [paragraph("<li>{}</li>", note) for note in notes]
-        parts.append(fill(_BLOCKS["notes"], notes=lines))
+        notes = paragraphs("<li>{}</li>", notes)
+        parts.append(fill(_BLOCKS["notes"], notes=notes))
     return page.section("Scores", *parts)
 
 
@@ -154,24 +129,24 @@ def _run(model_dir: str, results: dict) -> Html:
 
 @dataclasses.dataclass
 class _Task:
-    """A task's part of the page; `summary` is what `results` say of it."""
+    """A task's part of the page."""
 
     model_dir: str
     results: dict
     name: str
-    summary: dict
 
     def __post_init__(self):
-        names = list(results_lib.tasks_of(self.results))
+        tasks = results_lib.tasks_of(self.results)
+        self.summary = tasks[self.name]
         # Of several tasks each is named.
-        self.prefix = f"{self.name}, " if len(names) > 1 else ""
-        self.suffix = f": {self.name}" if len(names) > 1 else ""
-        self.chart = f"task{names.index(self.name)}"
+        self.prefix = f"{self.name}, " if len(tasks) > 1 else ""
+        self.suffix = f": {self.name}" if len(tasks) > 1 else ""
+        self.chart = f"task{list(tasks).index(self.name)}"
         self.metric = self.summary["main_metric"]
         self.metric_in_words = self.metric.replace("_", " ").replace("f1", "F1")
         self.baseline = self.summary["baseline"]
-        trials = {trial["trial"]: trial for trial in self.results["trials"]}
         self.best = self.results["best_on_dev"]
+        trials = {trial["trial"]: trial for trial in self.results["trials"]}
         self.has_folds = "fold" in trials[self.best]
         scores = results_lib.scores_of(trials[self.best], self.name)
         self.splits = [s for s in self.summary["num_rows"] if scores.get(s)]
@@ -216,35 +191,24 @@ class _Task:
                 curves.append(curve)
         if not any(curve.points for curve in losses):
             return Html()
-        notes = {
-            "strong": len(self.results["trials"]) > 1,
-            "kept": any(curve.kept_step for curve in scores),
-            "scored_once": all(len(curve.points) == 1 for curve in scores),
-        }
         legend = {"train": "training", "heldout": "dev"}
         value = self.baseline.get("dev", {}).get(self.metric)
         if value is not None:
             legend["baseline"] = self.baseline["name"]
             last = max(step for curve in losses for step, _ in curve.points)
             scores.append(charts.Curve([(0, value), (last, value)], "baseline"))
-        drawn = (
-            ("Loss", losses),
-            (f"Dev: {self.metric_in_words}", scores),
-        )
+        titles = ("Loss", f"Dev: {self.metric_in_words}")
+        drawn = [
+            charts.learning_curves(f"{self.chart}-{i}", titles[i], curves)
+            for i, curves in enumerate((losses, scores))
+        ]
         return page.section(
             f"How it learned{self.suffix}",
             fill(
                 _BLOCKS["curves"],
                 legend=page.legend(legend),
-                charts=[
-                    charts.learning_curves(f"{self.chart}-{i}", title, curves)
-                    for i, (title, curves) in enumerate(drawn)
-                ],
-            ),
-            *(
-                fill(_BLOCKS[name], best=self.best)
-                for name, is_said in notes.items()
-                if is_said
+                charts=drawn,
+                best=self.best,
             ),
         )
 
@@ -273,14 +237,14 @@ class _Task:
             trials = results_lib.counted_trials(self.results)
         prefix = f"{self.name}_" if "tasks" in self.results else ""
         rows = []
-        for number in trials if kind in _KINDS else ():
+        for number in trials if kind in _RATES else ():
             folder = model_directory.trial_dir(self.model_dir, number)
             path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
             if os.path.exists(path):
                 rows += _read_rows(path, kind, labels)
         chart = f"{self.chart}-{split}"
         parts = [
-            _classes(report, f"{chart}-confusion"),
+            _classes(report),
             _numbers(rows, kind, f"{chart}-numbers"),
             _calibration(rows, kind, labels, f"{chart}-calibration"),
             worst_rows(rows, kind, labels),
@@ -297,63 +261,32 @@ class _Task:
 # --- Pictures of a split -----------------------------------------------------
 
 
-def _classes(report: Mapping, chart: str) -> Html:
+def _classes(report: Mapping) -> Html:
     """Scores of each class, and what is taken for what."""
     if not report.get("classes"):
         return Html()
-    matrix = report.get("confusion_matrix", {"labels": ()})
-    is_picture = len(matrix["labels"]) > _MOST_IN_TABLE
     rows = []
-    for number, (label, scores) in enumerate(report["classes"].items(), 1):
-        name = f"{number} · {label}" if is_picture else label
+    for label, scores in report["classes"].items():
         shown = [f"{scores[of]:.2f}" for of in ("precision", "recall", "f1")]
-        rows.append(
-            (name, f"{scores['support']:,}", *shown, scores["f1"] / 100)
-        )
+        support, bar = f"{scores['support']:,}", scores["f1"] / 100
+        rows.append((label, support, *shown, bar))
     head = ["class", "support", "precision", "recall", "F1", ""]
     table = page.table("classes", "tnnnnb", head, rows)
     part = fill(_BLOCKS["classes"], table=table, **report)
-    if not matrix["labels"]:
+    if not (matrix := report.get("confusion_matrix", {})).get("labels"):
         return part
-    if is_picture:
-        picture = _confusion_picture(np.array(matrix["counts"]), chart)
-    else:
-        picture = page.confusion_matrix(**matrix)
-    commonest = "; ".join(
+    pairs = results_lib.confusions(**matrix)
+    lines = [
         fill(_BLOCKS["confused"], count=count, true=true, predicted=predicted)
-        for count, true, predicted in results_lib.confusions(
-            **matrix, most=_NUM_CONFUSIONS
-        )
-    )
-    said = f"Most often it takes {commonest}."
-    if not commonest:
-        said = "Nothing is mistaken."
-    more = fill(_BLOCKS["confusion"], matrix=picture, commonest=Html(said))
+        for count, true, predicted in pairs[:_NUM_CONFUSIONS]
+    ]
+    said = f"Most often it takes {'; '.join(lines)}."
+    picture = Html()
+    if len(matrix["labels"]) <= _MOST_IN_TABLE:
+        picture = page.confusion_matrix(**matrix)
+    commonest = Html(said if lines else "Nothing is mistaken.")
+    more = fill(_BLOCKS["confusion"], matrix=picture, commonest=commonest)
     return Html(f"{part}\n{more}")
-
-
-def _confusion_picture(counts: np.ndarray, chart: str) -> Html:
-    """The confusion matrix <int>[C, C], whose numbers the table names."""
-    from matplotlib import ticker
-
-    figure, axes = charts.new_figure(6.5, 6.1)
-    cells = np.empty((*counts.shape, 4))
-    cells[..., :3] = _SHADE
-    # What is clear takes the page's colour, light or dark.
-    totals = counts.sum(axis=1, keepdims=True)
-    cells[..., 3] = np.sqrt(counts / np.maximum(totals, 1))
-    end = len(counts) + 0.5
-    axes.imshow(cells, interpolation="nearest", extent=(0.5, end, end, 0.5))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(ticker.MaxNLocator(10, integer=True))
-    axes.set_xlabel("number of the predicted class")
-    axes.set_ylabel("number of the true class", color=charts.MUTED)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=charts.LINE)
-    told = [f"{np.trace(counts)} of {counts.sum()} rows are on the diagonal"]
-    title = "True classes from top to bottom"
-    svg = charts.to_html(figure, chart, title, told)
-    return fill('<div class="picture large">{}</div>', svg)
 
 
 def _diagonal(ends: Sequence[float], x: str, y: str):
@@ -430,8 +363,8 @@ def _calibration(
         axes.text(middle, share + 1.5, f"{count:,}", **style)
     style = {"color": charts.INK, "markeredgecolor": charts.SURFACE}
     axes.plot(sureness, shares, "o", markersize=4, **style)
-    axes.set(xlim=(0, 100), ylim=(0, 108))
-    axes.set(xticks=range(0, 101, 20), yticks=range(0, 101, 20))
+    ticks = range(0, 101, 20)
+    axes.set(xlim=(0, 100), ylim=(0, 108), xticks=ticks, yticks=ticks)
     told = [
         f"{sure:.0f} % sure, {share:.0f} % right, {count} times"
         for sure, share, count in zip(sureness, shares, counts, strict=True)
@@ -487,47 +420,50 @@ def _read_rows(path: str, kind: str, labels: Sequence[str]) -> list[Row]:
 
 
 def worst_rows(rows: Sequence[Row], kind: str, labels: Sequence[str]) -> Html:
-    """The rows that a model has wrong, each text once, the worst first.
-
-    Args:
-      rows: Of one split.
-      kind: Of the task, as `Task.description` has it.
-      labels: Of the task.
-    """
+    """The rows that a model has wrong, each text once, the worst first."""
     if not rows:
         return Html()
-    order, rate = _KINDS[kind]
-    rated = [(*rate(row, labels), row.texts) for row in rows]
-    wrong = sorted(
-        (of_row for of_row in rated if of_row[0] > 0), key=lambda of: -of[0]
-    )
+    rated = [(row, *_RATES[kind](row, labels)) for row in rows]
+    wrong = sorted((r for r in rated if r[1] > 0), key=lambda r: -r[1])
     if not wrong:
         return Html(_BLOCKS["none_wrong"])
     # Once, where several trials have it wrong.
     lines: dict[tuple[str, ...], Html] = {}
-    for _, line, texts in wrong:
-        lines.setdefault(texts, line)
+    for row, _, note in wrong:
+        if row.texts not in lines and len(lines) < _NUM_WRONG_ROWS:
+            lines[row.texts] = _line(row, kind, note)
     counted = f"{len(wrong):,} of {len(rows):,} answers are wrong. "
     return fill(
         _BLOCKS["worst"],
         counted="" if kind == "regression" else counted,
-        order=order,
-        rows=list(lines.values())[:_NUM_WRONG_ROWS],
+        order=_BLOCKS[f"order_of_{kind}"],
+        rows=list(lines.values()),
     )
 
 
-def _percent(probability: float) -> float:
-    """Never 100 % of what is wrong, nor 0 of what is right."""
-    return min(max(100 * probability, 0.1), 99.9)
-
-
-def _labels(cell: str) -> list[str]:
-    return cell.split(task_head.LABEL_SEPARATOR)
-
-
-def _line(texts: Sequence[str], block: str, **values: object) -> Html:
+def _line(row: Row, kind: str, note: str) -> Html:
     """The texts of a row, and what is said of it."""
+    texts, block = [*row.texts], "said"
+    values = {"label": row.label, "prediction": row.prediction, "note": note}
+    if kind == "question_answering":
+        # The passage is long.
+        texts = texts[1:2]
+        values["prediction"] = row.prediction or "nothing"
+        values["label"] = row.label or "no answer"
     shown = []
+    if kind == "tagging":
+        block, words = "note", row.texts[0].split(" ")
+        pairs = [*zip(_tags(row.prediction), _tags(row.label), strict=True)]
+        if len(words) == len(pairs):
+            tagged: list[str] = [
+                word
+                if label == tag
+                else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
+                for word, (tag, label) in zip(words, pairs, strict=True)
+            ]
+            texts, shown = [], [fill(_BLOCKS["tags"], words=tagged)]
+        else:  # A word with a space in it.
+            texts += [row.label, row.prediction]
     for text in texts:
         if len(text) > _MOST_CHARACTERS:
             text = text[:_MOST_CHARACTERS] + " …"
@@ -536,101 +472,72 @@ def _line(texts: Sequence[str], block: str, **values: object) -> Html:
     return fill(_BLOCKS["row"], texts=shown, said=said)
 
 
-# Of each kind: how wrong a row is, 0 where it is right, and how it is shown.
+def _percent(probability: float) -> str:
+    """Never 100 % of what is wrong, nor 0 of what is right."""
+    return f"{min(max(100 * probability, 0.1), 99.9):.1f} %"
 
 
-def _rate_class(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
-    error = 0.0 if row.label == row.prediction else max(row.scores)
-    probabilities = dict(zip(labels, row.scores, strict=True))
-    block = "class" if row.label in probabilities else "new_class"
-    right = _percent(probabilities.get(row.label, 0.0))
-    sure = _percent(error)
-    return error, _line(row.texts, block, row=row, sure=sure, right=right)
+def _labels(cell: str) -> list[str]:
+    return cell.split(task_head.LABEL_SEPARATOR)
 
 
-def _rate_decisions(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
-    error, said = 0.0, []
-    for label, probability in zip(labels, row.scores, strict=True):
-        has_label = label in _labels(row.label)
-        if has_label != (label in _labels(row.prediction)):
-            error = max(error, abs(has_label - probability))
-            decision = {
-                "verdict": "lacks" if has_label else "has too much",
-                "label": label,
-                "sure": _percent(probability),
-            }
-            said.append(fill(_BLOCKS["decision"], **decision))
-    return error, _line(row.texts, "decisions", said=Html(" · ".join(said)))
-
-
-def _rate_number(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
-    prediction = float(row.prediction)
-    error = abs(prediction - float(row.label))
-    values = {"row": row, "prediction": prediction, "error": error}
-    return error, _line(row.texts, "number", **values)
-
-
-def _rate_tags(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+def _tags(cell: str) -> list[str]:
     # "-" stands for a word that no model saw.
-    tags = ["O" if tag == "-" else tag for tag in row.prediction.split(" ")]
-    right, words = row.label.split(" "), row.texts[0].split(" ")
+    return ["O" if tag == "-" else tag for tag in cell.split(" ")]
+
+
+# Of each kind: how wrong a row is, 0 where it is right, and a note on it.
+
+
+def _rate_class(row: Row, labels: Sequence[str]) -> tuple[float, str]:
+    error = 0.0 if row.label == row.prediction else max(row.scores)
+    right = dict(zip(labels, row.scores, strict=True)).get(row.label, 0.0)
+    return error, f"{_percent(error)} against {_percent(right)}"
+
+
+def _rate_decisions(row: Row, labels: Sequence[str]) -> tuple[float, str]:
+    wrong = {
+        label: probability
+        for label, probability in zip(labels, row.scores, strict=True)
+        if (label in _labels(row.label)) != (label in _labels(row.prediction))
+    }
+    errors = [abs((x in _labels(row.label)) - p) for x, p in wrong.items()]
+    note = ", ".join(f"{x} with {_percent(p)}" for x, p in wrong.items())
+    return max(errors, default=0.0), note
+
+
+def _rate_number(row: Row, labels: Sequence[str]) -> tuple[float, str]:
+    error = abs(float(row.prediction) - float(row.label))
+    return error, f"off by {error:.3f}"
+
+
+def _rate_tags(row: Row, labels: Sequence[str]) -> tuple[float, str]:
+    is_right = _tags(row.prediction) == _tags(row.label)
     # Above 0 also for a sentence of which no word was seen.
-    error = 0.0 if tags == right else max(row.scores[0], 1e-9)
-    sure = _percent(row.scores[0])
-    if len(words) != len(tags):  # A word with a space in it.
-        texts = [*row.texts, row.label, row.prediction]
-        return error, _line(texts, "sentence", sure=sure)
-    shown: list[str] = [
-        word
-        if label == tag
-        else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
-        for word, tag, label in zip(words, tags, right, strict=True)
-    ]
-    said = fill(_BLOCKS["sentence"], sure=sure)
-    sentence = fill(_BLOCKS["tags"], words=shown)
-    return error, fill(_BLOCKS["row"], texts=sentence, said=said)
+    error = 0.0 if is_right else max(row.scores[0], 1e-9)
+    return error, f"sure of each word with {_percent(row.scores[0])} or more"
 
 
-def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, str]:
     """One less the F1 of words, as SQuAD's script has it."""
-    given = _words(row.prediction)
-    error = 1.0 - max(_f1(given, _words(of)) for of in row.label.split(" | "))
-    return error, _line(
-        row.texts[1:2],
-        "answer",
-        prediction=row.prediction or "nothing",
-        label=row.label or "no answer",
-        key=row.texts[0],
-    )
+    given, best = _words(row.prediction), 0.0
+    for answer in map(_words, row.label.split(" | ")):
+        common = 2 * (given & answer).total()
+        f1 = common / max((given + answer).total(), 1)
+        best = max(best, f1 if given and answer else float(given == answer))
+    return 1.0 - best, row.texts[0]
 
 
 def _words(text: str) -> collections.Counter:
     """Without case, punctuation and articles."""
-    text = text.lower().translate(str.maketrans("", "", string.punctuation))
-    return collections.Counter(w for w in text.split() if w not in _ARTICLES)
+    words = re.sub(r"[^\w\s]", "", text.lower()).split()
+    return collections.Counter(w for w in words if w not in ("a", "an", "the"))
 
 
-def _f1(first: collections.Counter, second: collections.Counter) -> float:
-    if not first or not second:
-        return float(first == second)
-    return 2 * (first & second).total() / (first + second).total()
-
-
-# Which rows come first, and how they are rated.
-_KINDS = {
-    "classification": ("The surest of these mistakes come first.", _rate_class),
-    "multi_label_classification": (
-        "Those with the surest wrong decision come first.",
-        _rate_decisions,
-    ),
-    "regression": ("Those that are off most come first.", _rate_number),
-    "tagging": (
-        "The surest come first; below each wrong word the predicted tag, "
-        "struck out, and the right one.",
-        _rate_tags,
-    ),
-    "question_answering": (
-        "Those that share the fewest words with a right answer come first.",
-        _rate_answer,
-    ),
+_RATES = {
+    "classification": _rate_class,
+    "multi_label_classification": _rate_decisions,
+    "regression": _rate_number,
+    "tagging": _rate_tags,
+    "question_answering": _rate_answer,
 }

@@ -5,12 +5,11 @@ import json
 import os
 import statistics
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from electra_tf import errors, model_directory
 from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import check_fields, read_json, write_atomically
-from electra_tf.finetuning import task_data
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports
 
@@ -19,9 +18,6 @@ _MOST_METRICS = 3
 _NOT_SHOWN = ("loss", "total")
 # Of more labels those with the lowest F1 are in the table.
 _MOST_LABELS = 30
-# A matrix of more labels is a list of what is confused most often.
-_MOST_IN_MATRIX = 12
-_MOST_CONFUSIONS = 15
 
 _SETTINGS = ("learning_rate", "num_train_epochs")
 
@@ -73,58 +69,56 @@ def summarize(
         return statistics.fmean(-1e3 if s is None else s for s in scores)
 
     replaced = {r["replaces"] for r in records if "replaces" in r}
-    counted = [r for r in records if r["trial"] not in replaced]
     groups = collections.defaultdict(list)
-    for record in counted:
-        groups[tuple(record[name] for name in _SETTINGS)].append(record)
+    for record in records:
+        if record["trial"] not in replaced:
+            groups[tuple(record[name] for name in _SETTINGS)].append(record)
     ranked = sorted(
         groups.values(),
         key=lambda group: -statistics.fmean(map(dev_score, group)),
     )
     best = max(ranked[0], key=dev_score)
     if best_on_dev is not None:
-        best = next(r for r in counted if r["trial"] == best_on_dev)
-    summary: dict = {
-        "from_scratch": from_scratch,
-        "trials": [
-            {key: value for key, value in record.items() if key != "reports"}
-            for record in records
-        ],
-        "best_on_dev": best["trial"],
-        "degenerate_trials": [r["trial"] for r in records if r["degenerate"]],
-        "replaced_trials": sorted(replaced),
-    }
-    if len(ranked) > 1:
-        summary["settings"] = [
-            {name: group[0][name] for name in _SETTINGS}
-            | {"trials": [r["trial"] for r in group]}
-            | {"tasks": {name: _statistics(group, name) for name in tasks}}
-            for group in ranked
-        ]
-    summary["tasks"] = {
+        best = next(r for r in records if r["trial"] == best_on_dev)
+    trials = [
+        {key: value for key, value in record.items() if key != "reports"}
+        for record in records
+    ]
+    settings = [
+        {name: group[0][name] for name in _SETTINGS}
+        | {"trials": [r["trial"] for r in group]}
+        | {"tasks": {name: _statistics(group, name) for name in tasks}}
+        for group in ranked
+    ]
+    summaries = {
         name: {"task": name, "main_metric": data.task.main_metric}
         | data.task.description()
         | data.of_texts()
         | _num_rows(data, parts)
         | (of_rows or {}).get(name, {})
-        | {"baseline": _baseline([p[i] for p in parts])}
+        | {"baseline": _baseline([part[i] for part in parts])}
         | _statistics(ranked[0], name)
         | _report(name, best, ranked[0])
         for i, (name, data) in enumerate(tasks.items())
     }
-    if len(tasks) > 1:
-        return summary
 
-    def lift(record: dict) -> dict:
+    def lifted(record: dict) -> dict:
         """What the only task has is at the top."""
+        if len(tasks) > 1:
+            return record
         (of_task,) = record["tasks"].values()
         return {k: v for k, v in record.items() if k != "tasks"} | of_task
 
-    summary = lift(summary)
-    for key in ("trials", "settings"):
-        if key in summary:
-            summary[key] = [lift(record) for record in summary[key]]
-    return summary
+    summary = {
+        "from_scratch": from_scratch,
+        "trials": [*map(lifted, trials)],
+        "best_on_dev": best["trial"],
+        "degenerate_trials": [r["trial"] for r in records if r["degenerate"]],
+        "replaced_trials": sorted(replaced),
+    }
+    if len(ranked) > 1:
+        summary["settings"] = [*map(lifted, settings)]
+    return lifted(summary | {"tasks": summaries})
 
 
 def _num_rows(data: TaskData, parts: Sequence[Sequence[TaskData]]) -> dict:
@@ -190,7 +184,8 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
                 data.examples[split],
                 data.features.get(split),
             )
-            for split in data.scored_splits
+            for split in data.examples
+            if split != "train" and split in data.labelled
         }
         for data in parts
     )
@@ -212,13 +207,11 @@ def write(directory: str, results: dict) -> None:
         write_atomically(os.path.join(directory, name), content + "\n")
 
 
-def read(model_dir: str, advice: str = "", needed: Sequence[str] = ()) -> dict:
+def read(model_dir: str, advice: str = "") -> dict:
     """results.json of a finished run.
 
     Args:
-      model_dir: Of the run.
       advice: Behind the error's line where there is none.
-      needed: What it must have beside "best_on_dev".
 
     Raises:
       ValueError: If there is none, or it is damaged or of no fine-tuning.
@@ -229,21 +222,13 @@ def read(model_dir: str, advice: str = "", needed: Sequence[str] = ()) -> dict:
             f"Expected a finished fine-tuning run in {model_dir}, found no "
             f"{model_directory.RESULTS_FILE} there{advice}"
         )
-    results = read_json(path)
-    if "best_on_dev" not in results:
-        raise errors.ConfigError(
-            f"Expected the results of a fine-tuning run in {path}. Received: "
-            "others"
-        )
-    check_fields(results, path, needed, trials=list[dict], best_on_dev=int)
-    return results
+    return read_json(path, ("best_on_dev",), trials=list[dict], best_on_dev=int)
 
 
 def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
     """results.json of a finished trial.
 
     Args:
-      directory: Of the trial.
       tasks: Names of those with scores that it must have.
 
     Raises:
@@ -272,11 +257,7 @@ def scores_of(record: dict, name: str) -> dict:
 
 
 def counted_trials(results: dict) -> list[int]:
-    """Numbers of the trials that means are over: those of the best setting.
-
-    Args:
-      results: Of `summarize`.
-    """
+    """Numbers of the trials that means are over: those of the best setting."""
     if "settings" in results:
         return results["settings"][0]["trials"]
     numbers = [trial["trial"] for trial in results["trials"]]
@@ -284,14 +265,7 @@ def counted_trials(results: dict) -> list[int]:
 
 
 def format_results(results: dict) -> str:
-    """The results as a table.
-
-    Args:
-      results: Of `summarize`.
-
-    Returns:
-      Lines of text, without a line end at the end.
-    """
+    """The results as tables of text, without a line end at the end."""
     lines = []
     for name, of_task in tasks_of(results).items():
         table = score_table(results, name)
@@ -299,9 +273,7 @@ def format_results(results: dict) -> str:
         for split, report in of_task.get("report", {}).items():
             whose = f"trial {report['trials'][0]}"
             if len(report["trials"]) > 1:
-                times = len(report["trials"]) // of_task["num_folds"]
-                repeated = f", {times} times" if times > 1 else ""
-                whose = f"all rows of the folds{repeated}"
+                whose = "all rows of the folds"
             lines += [*format_report(f"{name}, {split}, {whose}", report), ""]
     return "\n".join([*lines, *remarks(results)]).rstrip("\n")
 
@@ -328,59 +300,33 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def format_report(title: str, report: dict) -> list[str]:
-    """A report as lines.
-
-    Args:
-      title: Whose answers these are.
-      report: See `tasks.reports`.
-    """
+    """A report as lines, of many labels those with the lowest F1."""
     classes = report["classes"]
+    title += ", by label:"
     shown = list(classes)
-    lines = [f"{title}, by label:"]
-    if len(shown) > _MOST_LABELS:
-        # By a stable sort: of equals the first ones.
-        worst = sorted(shown, key=lambda label: classes[label]["f1"])
+    if len(classes) > _MOST_LABELS:
+        worst = sorted(classes, key=lambda label: classes[label]["f1"])
         shown = worst[:_MOST_LABELS]
-        lines[0] = (
-            f"{title}, the {_MOST_LABELS} of {len(classes)} labels with the "
-            "lowest F1 (results.json has all):"
-        )
+        title += f" the {_MOST_LABELS} of {len(classes)} with the lowest F1"
     columns = ("precision", "recall", "f1")
     rows = [["", *columns, "support"]]
     for label in shown:
         scores = [_number(classes[label][name]) for name in columns]
         rows.append([label, *scores, str(classes[label]["support"])])
-    total = str(sum(scores["support"] for scores in classes.values()))
     for name in ("macro", "weighted"):
         f1 = _number(report[f"{name}_f1"])
-        rows.append([f"{name} F1", "", "", f1, total])
-    lines += _aligned(rows)
-    if "confusion_matrix" not in report:
-        return lines
-    labels, counts = report["confusion_matrix"].values()
-    if len(labels) <= _MOST_IN_MATRIX:
-        rows = [["", *labels]]
-        for label, of_label in zip(labels, counts, strict=True):
-            rows.append([label, *map(str, of_label)])
-        title = "how often each label (row) was taken for which (column):"
-        return [*lines, title, *_aligned(rows)]
-    confused = confusions(labels, counts, _MOST_CONFUSIONS)
-    return (
-        lines
-        + ["taken for another label most often:"] * bool(confused)
-        + [f"  {count} x {true} for {taken}" for count, true, taken in confused]
-    )
+        rows.append([f"{name} F1", "", "", f1, ""])
+    return [title, *_aligned(rows)]
 
 
 def confusions(
-    labels: Sequence[str], counts: Sequence[Sequence[int]], most: int
+    labels: Sequence[str], counts: Sequence[Sequence[int]]
 ) -> list[tuple[int, str, str]]:
-    """What is mistaken most often: how often, the true label, the predicted.
+    """How often, the true label, the predicted: of each mistake, most first.
 
     Args:
       labels: C names.
       counts: For each true label how often each one was predicted.
-      most: Of mistakes.
     """
     wrong = (
         (count, true, predicted)
@@ -388,7 +334,7 @@ def confusions(
         for predicted, count in zip(labels, of_true, strict=True)
         if count and true != predicted
     )
-    return sorted(wrong, key=lambda mistake: -mistake[0])[:most]
+    return sorted(wrong, key=lambda mistake: -mistake[0])
 
 
 class ScoreTable(typing.NamedTuple):
@@ -400,12 +346,7 @@ class ScoreTable(typing.NamedTuple):
 
 
 def score_table(results: dict, name: str) -> ScoreTable:
-    """The scores of a task.
-
-    Args:
-      results: Of `summarize`.
-      name: Of the task.
-    """
+    """The scores of a task."""
     of_task, trials = tasks_of(results)[name], results["trials"]
     main = of_task["main_metric"]
     columns = [
@@ -463,39 +404,30 @@ def _setting(group: dict) -> str:
     return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
 
 
-def _kept_weights(trial: dict) -> str:
-    """Which weights a trial has that was trained with patience, and why."""
-    best, last = trial["best_step"], trial["last_step"]
-    total, since = trial["num_train_steps"], trial["evaluations_since_best"]
-    why = f"trained to the end, step {last}"
-    if last < total:
-        after = f"{since} evaluations in a row that were not better"
-        if since == 1:
-            after = "1 evaluation in a row that was not better"
-        why = f"training ended at step {last} of {total}, after {after}"
-    whose = f"the weights of step {best}, the best on dev"
-    if best is None:
-        whose = "the last weights, as no score on dev was a number"
-    return f"trial {trial['trial']} has {whose}; {why}"
-
-
-def _degenerate(trial: dict, repeated_by: int | None) -> str:
-    where = ""
-    if len(trial.get("tasks", ())) > 1:
-        where = f" of {', '.join(trial['degenerate'])}"
-    advice = (
-        ". Try another seed (FinetuningConfig.reseed_degenerate), a lower "
-        "learning rate or more epochs"
-    )
-    if repeated_by:
-        advice = (
-            f"; trial {repeated_by} repeats it with another seed, and counts "
-            "in its place"
+def _remark(trial: dict, repeated_by: int | None) -> Iterator[str]:
+    """What a trial's figures do not say by themselves."""
+    number = trial["trial"]
+    if "last_step" in trial:
+        best, last = trial["best_step"], trial["last_step"]
+        whose = f"the weights of step {best}, the best on dev"
+        if best is None:
+            whose = "the last weights, as no score on dev was a number"
+        yield (
+            f"trial {number} has {whose}; training ended at step {last} of "
+            f"{trial['num_train_steps']}; its scores on dev are optimistic"
         )
-    return (
-        f"trial {trial['trial']} is degenerate: it says the same of every row "
-        f"of the dev set{where}{advice}"
-    )
+    if trial["degenerate"]:
+        tasks = ", ".join(trial["degenerate"])
+        advice = (
+            "try another seed (FinetuningConfig.reseed_degenerate), a lower "
+            "learning rate or more epochs"
+        )
+        if repeated_by:
+            advice = f"trial {repeated_by} repeats it, and counts in its place"
+        yield (
+            f"trial {number} is degenerate: it says the same of every row of "
+            f"the dev set of {tasks}; {advice}"
+        )
 
 
 def remarks(results: dict) -> list[str]:
@@ -504,9 +436,9 @@ def remarks(results: dict) -> list[str]:
     lines, has_dev = [], False
     for name, of_task in tasks_of(results).items():
         has_dev |= "dev" in of_task["num_rows"]
-        copies = {**of_task.get("copies", {}), "train": {"num_rows": 0}}
-        for line in task_data.lines_on_copies(copies, of_task["num_rows"]):
-            lines.append(f"{name}: {line}")
+        for split, counts in of_task.get("copies", {}).items():
+            if split != "train" and "line" in counts:
+                lines.append(f"{name}: {counts['line']}")
     if "fold" in trials[0]:
         lines.append(
             f"report the mean over the folds; trial {best}, whose fold went "
@@ -523,16 +455,7 @@ def remarks(results: dict) -> list[str]:
             f"best setting on dev: {setting}; its scores there are optimistic, "
             "too"
         )
-    kept = [_kept_weights(trial) for trial in trials if "last_step" in trial]
-    if kept:
-        kept.append(
-            "early stopping chose the weights on dev, so scores there are "
-            "optimistic"
-        )
     repeated = {trial.get("replaces"): trial["trial"] for trial in trials}
-    degenerate = [
-        _degenerate(trial, repeated.get(trial["trial"]))
-        for trial in trials
-        if trial["degenerate"]
-    ]
-    return [*lines, *kept, *degenerate]
+    for trial in trials:
+        lines += _remark(trial, repeated.get(trial["trial"]))
+    return lines

@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
+import hashlib
 import typing
 
-from electra_tf import configs, errors
+import numpy as np
+
+from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.finetuning import digests
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.model.task_head import TaskHead
 from electra_tf.tasks import tagging, text_tasks
@@ -40,22 +42,19 @@ class StartingPoint:
 
     @functools.cached_property
     def digests(self) -> dict[str, str]:
-        """Of what a model begins with.
-
-        Returns:
-          "vocabulary"; "initial weights" with the sizes, and with the dropout
-          that they are trained with; "tensors", the weights alone, by which
-          runs of several dropouts are told to begin with the same.
-        """
-        tensors = digests.of_tensors(
-            self.checkpoint.tensors if self.checkpoint else {}
-        )
+        """Of what a model begins with: "vocabulary", and "initial weights" with
+        the sizes and the dropout that they are trained with."""
+        digest = hashlib.sha256()
+        tensors = self.checkpoint.tensors if self.checkpoint else {}
+        for name in sorted(tensors):
+            tensor = np.ascontiguousarray(tensors[name])
+            digest.update(f"{name} {tensor.dtype} {tensor.shape}\n".encode())
+            digest.update(tensor.reshape(-1).view(np.uint8).data)
+        weights = [self.encoder_config, digest.hexdigest()]
+        vocab = self.tokenizer.vocabulary
         return {
-            "vocabulary": digests.of_values([self.tokenizer.vocabulary]),
-            "initial weights": digests.of_values(
-                [self.encoder_config, tensors]
-            ),
-            "tensors": tensors,
+            "vocabulary": files.sha256_of_values([vocab]),
+            "initial weights": files.sha256_of_values(weights),
         }
 
 
@@ -102,7 +101,12 @@ def read(config: FinetuningConfig) -> StartingPoint:
         errors.warn(f"{source}: {remark}")
     _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
     vocab = _treated_as_wanted(vocab, config.data, vocab_source)
-    _check_sizes(config.data, encoder_config, len(vocab.tokens), source)
+    if len(vocab.tokens) != encoder_config.vocab_size:
+        raise errors.ConfigError(
+            f"Expected the vocabulary of {source} with "
+            f"{encoder_config.vocab_size} entries. Received: "
+            f"{config.data.vocab_file} with {len(vocab.tokens)}"
+        )
     if config.dropout is not None:
         encoder_config = dataclasses.replace(
             encoder_config,
@@ -141,81 +145,53 @@ def _check_expected_encoder(
     expected: dict, checkpoint: Checkpoint, source: str
 ) -> None:
     """Compares what was said of the encoder with what the checkpoint has."""
-    received = {
-        name: getattr(checkpoint.discriminator, name) for name in expected
-    }
-    different = [name for name in expected if expected[name] != received[name]]
-    if not different:
+    encoder = checkpoint.discriminator
+    differing = [n for n in expected if expected[n] != getattr(encoder, n)]
+    if not differing:
         return
-
-    def listed(values):
-        return ", ".join(f"{name}={values[name]!r}" for name in different)
-
-    advice = ""
-    assumed = [name for name in different if name in checkpoint.assumed]
+    wanted = ", ".join(f"{name}={expected[name]!r}" for name in differing)
+    received = ", ".join(f"{n}={getattr(encoder, n)!r}" for n in differing)
+    assumed = " and ".join(n for n in differing if n in checkpoint.assumed)
     if assumed:
-        advice = (
-            f", where nothing says {' and '.join(assumed)}, so that the "
-            "default is assumed: write the hparams of the pre-training to "
-            "hparams.json beside the checkpoint"
+        received += (
+            f", where nothing says {assumed}, so that the default is assumed: "
+            "write the hparams of the pre-training to hparams.json beside the "
+            "checkpoint"
         )
     raise errors.ConfigError(
-        f"Expected an encoder with {listed(expected)}. Received: "
-        f"{source} with {listed(received)}{advice}"
+        f"Expected an encoder with {wanted}. Received: {source} with {received}"
     )
 
 
 def _treated_as_wanted(
-    found: vocabulary.Vocabulary, data: FinetuningDataConfig, source: str
+    vocab: vocabulary.Vocabulary, data: FinetuningDataConfig, source: str
 ) -> vocabulary.Vocabulary:
     """A vocabulary with the treatment of text that is wanted, or its own.
 
-    Args:
-      found: Knows what it was made for, or not.
-      data: May say what is wanted.
-      source: Where the vocabulary comes from.
-
     Raises:
-      ConfigError: If the two differ.
+      ConfigError: If it was made for another one than is wanted.
     """
-    made_for: dict[str, bool | str] = {}
-    if found.do_lower_case is not None:
-        made_for["do_lower_case"] = found.do_lower_case
-        made_for["strip_accents"] = found.strips_accents()
-    if found.text_cleaning != "none":
-        made_for["text_cleaning"] = found.text_cleaning
+    made_for = vocab.treatment()
+    if vocab.text_cleaning == "none":  # Nothing says so.
+        del made_for["text_cleaning"]
     settings: dict[str, typing.Any] = {}
     for name, default in (
         ("do_lower_case", True),
         ("strip_accents", True),
         ("text_cleaning", "none"),
     ):
-        wanted, known = getattr(data, name), made_for.get(name)
+        wanted = getattr(data, name)
+        settings[name] = made_for.get(name, default)
         # Without lower-casing, accents are kept whatever is said of them.
         counts = name != "strip_accents" or settings["do_lower_case"]
-        if counts and known is not None and wanted not in (None, known):
+        if counts and wanted not in (None, made_for.get(name, wanted)):
             raise errors.ConfigError(
-                f"FinetuningDataConfig.{name} must be {known!r}, as for "
-                f"{source}. Received: {name}={wanted!r}"
+                f"FinetuningDataConfig.{name} must be {made_for[name]!r}, as "
+                f"for {source}. Received: {name}={wanted!r}"
             )
-        settings[name] = next(
-            value for value in (wanted, known, default) if value is not None
-        )
-    return dataclasses.replace(found, **settings)
-
-
-def _check_sizes(
-    data: FinetuningDataConfig,
-    encoder_config: configs.EncoderConfig,
-    vocab_size: int,
-    source: str,
-) -> None:
-    if vocab_size != encoder_config.vocab_size:
-        raise errors.ConfigError(
-            f"Expected the vocabulary of {source} with "
-            f"{encoder_config.vocab_size} entries. Received: {data.vocab_file} "
-            f"with {vocab_size}"
-        )
+        if wanted is not None:
+            settings[name] = wanted
+    return dataclasses.replace(vocab, **settings)
 
 
 def with_head(start: StartingPoint, task: Task) -> StartingPoint:

@@ -8,15 +8,12 @@ others. Texts longer than the model, and without a token, are counted.
 
 import dataclasses
 import functools
-import hashlib
 import os
-import typing
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from electra_tf import configs, errors
-from electra_tf.finetuning import digests
+from electra_tf import configs, errors, files
 from electra_tf.model import heads
 from electra_tf.model.windows import Windows
 from electra_tf.tasks import features as features_lib
@@ -27,6 +24,8 @@ from electra_tf.text import tokenization
 
 # Tokens of a row without text, [CLS] and [SEP].
 _NUM_BARE = 2
+# Where an example comes from, and which one it is: not what it says.
+_NO_CONTENT = ("source", "eid")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,20 +50,19 @@ class TaskData:
     max_seq_length: int = 0
 
     @property
-    def scored_splits(self) -> list[str]:
-        """All with labels but "train"."""
-        return [s for s in self.examples if s != "train" and s in self.labelled]
-
-    @property
     def num_rows(self) -> dict[str, int]:
         """Split -> number of its examples."""
         return {split: len(rows) for split, rows in self.examples.items()}
 
     @functools.cached_property
     def digests(self) -> dict[str, str]:
-        """Split -> the digest of its examples."""
+        """Split -> the digest of its examples, by their contents in order.
+
+        They are of contents, not of files: rows that move to another line, or
+        to another file, are the same.
+        """
         return {
-            split: digests.of_values(rows)
+            split: files.sha256_of_values(map(_content, rows))
             for split, rows in self.examples.items()
         }
 
@@ -85,26 +83,6 @@ class TaskData:
             return self.task.windows
         return None
 
-    def keys(self, split: str) -> list[bytes] | None:
-        """For each row a digest of its texts, which its copies have, too.
-
-        None for a task that does not say what its texts are.
-        """
-        is_lower = self.tokenizer is not None and self.tokenizer.do_lower_case
-        keys = []
-        for example in self.examples[split]:
-            texts = self.task.texts_of(example)
-            if texts is None:
-                return None
-            digest = hashlib.blake2b(digest_size=16)
-            for text in texts:
-                text = " ".join(text.split())
-                text = text.lower() if is_lower else text
-                # No text has a line end any more.
-                digest.update(f"{text}\n".encode("utf-8", "surrogatepass"))
-            keys.append(digest.digest())
-        return keys
-
     def about(self) -> dict:
         """What exporting needs to know of the task; fit for JSON."""
         about: dict = {
@@ -121,20 +99,17 @@ class TaskData:
         Returns:
           "windows", see `Windows.about`, "pooling" and "hidden_activation".
         """
-        found: dict = {}
+        values: dict = {}
         if self.windows is not None:
-            found["windows"] = self.windows.about()
+            values["windows"] = self.windows.about()
         if self.task.pooling != configs.DEFAULT_POOLING:
-            found["pooling"] = self.task.pooling
+            values["pooling"] = self.task.pooling
         if self.task.hidden_activation is not None:
-            found["hidden_activation"] = self.task.hidden_activation
-        return found
+            values["hidden_activation"] = self.task.hidden_activation
+        return values
 
     def make_head(self, config: configs.EncoderConfig) -> heads.Head:
         """The task's head, which reads of a text what the task says.
-
-        Args:
-          config: Of the encoder below.
 
         Raises:
           ConfigError: If the task makes another head than it is to go on with.
@@ -173,6 +148,26 @@ class TaskData:
         )
 
 
+def _content(value: object) -> object:
+    """What an example, or a part of one, says, by its `repr`."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif isinstance(value, list | tuple):
+        return [_content(part) for part in value]
+    value = getattr(value, "__dict__", value)
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: _content(part)
+        for name, part in value.items()
+        if name not in _NO_CONTENT
+    }
+
+
 def read_rows(
     task: Task,
     tokenizer: tokenization.FullTokenizer,
@@ -183,9 +178,6 @@ def read_rows(
     """Reads all splits of a task.
 
     Args:
-      task: With files.
-      tokenizer: Of their texts.
-      max_seq_length: L of the features.
       wanted: Splits that must be there.
       unwanted: Splits that are not read.
 
@@ -213,99 +205,67 @@ def read_rows(
 
 
 def _refuse_missing(task: Task, split: str) -> None:
-    """Says which file of a task is missing, and where it was looked for.
-
-    Raises:
-      ValueError: Always.
-    """
+    """Says which file of a task is missing, and where it was looked for."""
+    where = f" in {task.looked_in}" if task.looked_in else ""
+    expected = f"Expected the files of the task {task.name!r}{where}. "
     try:
         task.read_examples(split)
     except ValueError as error:
-        if not task.looked_in:
+        if not where:
             raise
-        raise errors.ConfigError(
-            f"Expected the files of the task {task.name!r} in "
-            f"{task.looked_in}. {error}"
-        ) from None
-    raise errors.ConfigError(
-        f"Expected the split {split!r} of the task {task.name!r}. Received: "
-        f"{', '.join(task.splits()) or 'none'}"
-    )
+        raise errors.ConfigError(f"{expected}{error}") from None
+    raise errors.ConfigError(f"{expected}Received: none of the split {split!r}")
 
 
-def hold_out(data: TaskData, fraction: float, seed: int) -> TaskData:
-    """The set with a part of "train" as its "dev".
+def parts(
+    data: TaskData, folds: int, dev_fraction: float, seed: int
+) -> list[TaskData]:
+    """The sets that models are trained and scored on.
 
-    With one label for each row, the part has the same share of each label. Rows
-    with the same texts are in the same part.
+    With one label for each row, every part of "train" has the same share of
+    each label. Rows with the same texts are in the same part, so that none is
+    scored by a model that was trained on its copy; copies count once in these
+    shares.
 
     Args:
       data: With the split "train", a row of features for each example.
-      fraction: Of the different rows of "train".
+      folds: Number of parts, each of which is the "dev" of one set; 0 for none.
+      dev_fraction: Of the different rows of "train", to be the "dev" of the
+        only set; 0 for none.
       seed: Of the choice.
 
     Raises:
-      ConfigError: If a label has too few rows for both parts.
+      ConfigError: If a label, or the set, has too few rows for that.
     """
     from sklearn import model_selection
 
+    if not folds and not dev_fraction:
+        return [data]
     groups, labels = _groups_and_labels(data)
-    cut: typing.Any = model_selection.ShuffleSplit
-    if labels[0] is not None:
-        cut = model_selection.StratifiedShuffleSplit
-    parts = cut(n_splits=1, test_size=fraction, random_state=seed)
+    rarest = min(sorted(set(labels), key=str), key=labels.count)
+    if (count := labels.count(rarest)) < folds:
+        whose = "" if rarest is None else f" of the label {rarest!r}"
+        raise errors.ConfigError(
+            "FinetuningDataConfig.folds must not exceed the rows of the "
+            f"rarest label in training. Received: folds={folds}, but only "
+            f"{count} different rows{whose}"
+        )
+    kind = "KFold" if folds else "ShuffleSplit"
+    options: dict = {"n_splits": folds, "shuffle": True}
+    if dev_fraction:
+        options = {"n_splits": 1, "test_size": dev_fraction}
+    if rarest is not None:
+        kind = f"Stratified{kind}"
+    splitter = getattr(model_selection, kind)(random_state=seed, **options)
     try:
-        ((_, heldout),) = parts.split(np.zeros(len(labels)), labels)
+        cuts = list(splitter.split(np.zeros(len(labels)), labels))
     except ValueError as error:
         raise errors.ConfigError(
             "FinetuningDataConfig.dev_fraction must leave rows of each label "
             f"in both parts of {len(labels)} different rows. Received: "
-            f"dev_fraction={fraction}: {error}"
+            f"dev_fraction={dev_fraction}: {error}"
         ) from None
-    return _of_fold(data, groups, heldout)
-
-
-def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
-    """The sets of all folds: each leaves another part out of training.
-
-    With one label for each row, every part has the same share of each label.
-    Rows with the same texts are in the same part, so that none is scored by a
-    model that was trained on its copy; copies count once in these shares.
-
-    Args:
-      data: With the split "train", a row of features for each example.
-      num_folds: Number of parts.
-      seed: Of the order.
-
-    Returns:
-      For each part the set in which it is "dev".
-
-    Raises:
-      ConfigError: If a label, or the set, has fewer rows than there are parts.
-    """
-    from sklearn import model_selection
-
-    groups, labels = _groups_and_labels(data)
-    is_stratified = labels[0] is not None
-    cut: typing.Any = model_selection.KFold
-    if is_stratified:
-        cut = model_selection.StratifiedKFold
-    rarest = min(sorted(set(labels), key=str), key=labels.count)
-    count = labels.count(rarest)
-    if count < num_folds:
-        has_copies = len(labels) < len(data.examples["train"])
-        what = "different rows" if has_copies else "rows"
-        what += f" of the label {rarest!r}" * is_stratified
-        raise errors.ConfigError(
-            "FinetuningDataConfig.folds must not exceed the rows of the "
-            f"rarest label in training. Received: folds={num_folds}, but only "
-            f"{count} {what}"
-        )
-    folds = cut(num_folds, shuffle=True, random_state=seed)
-    return [
-        _of_fold(data, groups, heldout)
-        for _, heldout in folds.split(np.zeros(len(labels)), labels)
-    ]
+    return [_of_fold(data, groups, heldout) for _, heldout in cuts]
 
 
 def _groups_and_labels(data: TaskData) -> tuple[np.ndarray, list]:
@@ -313,7 +273,7 @@ def _groups_and_labels(data: TaskData) -> tuple[np.ndarray, list]:
     one text; and the label of each group, by its first row, None where rows
     have not one label each."""
     examples = data.examples["train"]
-    keys = data.keys("train") or range(len(examples))
+    keys = _texts(data, "train") or range(len(examples))
     numbers: dict = {}
     groups = np.array([numbers.setdefault(k, len(numbers)) for k in keys])
     if data.task.description().get("kind") != "classification":
@@ -347,34 +307,42 @@ def _of_fold(
 # --- What is odd in the rows -------------------------------------------------
 
 
-def copies(data: TaskData) -> dict[str, dict]:
-    """How many rows are copies; fit for JSON.
+def _texts(data: TaskData, split: str) -> list[tuple[str, ...]] | None:
+    """The texts of each row, which are equal to those of its copies.
 
-    Args:
-      data: The task with its rows.
+    None for a task that does not say what its texts are.
+    """
+    is_lower = data.tokenizer is not None and data.tokenizer.do_lower_case
+    rows = []
+    for texts in map(data.task.texts_of, data.examples[split]):
+        if texts is None:
+            return None
+        bare = (" ".join(text.split()) for text in texts)
+        rows.append(tuple(t.lower() if is_lower else t for t in bare))
+    return rows
+
+
+def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
+    """How many rows are copies; fit for JSON.
 
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
       other split those that are in "train", too: "num_rows", of these
-      "num_with_other_label", and "example", where such a row is and where the
-      row of "train" is. Nothing for a task that does not say what its texts
-      are.
+      "num_with_other_label", and "line", where there are any, which says so
+      with an example. Nothing for a task that does not say what its texts are.
     """
-    keys = {split: data.keys(split) for split in data.examples}
-    train = keys.get("train")
-    if train is None or None in keys.values():
+    texts = {split: _texts(data, split) for split in data.examples}
+    if texts.get("train") is None or None in texts.values():
         return {}
-    first: dict[bytes, int] = {}
-    for row, key in enumerate(train):
-        first.setdefault(key, row)
-    train_rows = data.examples["train"]
-    of_splits: dict[str, dict] = {}
-    for split, of_split in keys.items():
-        rows = data.examples[split]
+    first: dict[tuple[str, ...], int] = {}
+    for row, of_row in enumerate(texts["train"] or ()):
+        first.setdefault(of_row, row)
+    counts: dict[str, dict] = {}
+    for split, of_split in texts.items():
         pairs = [
-            (rows[row], train_rows[first[key]])
-            for row, key in enumerate(of_split or ())
-            if key in first and not (split == "train" and first[key] == row)
+            (data.examples[split][row], data.examples["train"][first[of_row]])
+            for row, of_row in enumerate(of_split or ())
+            if of_row in first and (split, row) != ("train", first[of_row])
         ]
         others = [
             pair
@@ -382,15 +350,24 @@ def copies(data: TaskData) -> dict[str, dict]:
             if None not in (labels := [*map(_label, pair)])
             and labels[0] != labels[1]
         ]
-        of_splits[split] = {
+        counts[split] = {
             "num_rows": len(pairs),
             "num_with_other_label": len(others),
         }
-        if pairs:
-            row, seen = (others or pairs)[0]
-            places = [_place(row, split), _place(seen, "train")]
-            of_splits[split]["example"] = places
-    return of_splits
+        if not pairs:
+            continue
+        what, advice = "are in train, too", "scores of these mean little"
+        if split == "train":
+            what, advice = "are copies of others", "they count as often"
+            advice = "copies are in one fold" if has_folds else advice
+        if others:
+            what += f", {len(others)} of them with another label"
+        row, seen = (others or pairs)[0]
+        counts[split]["line"] = (
+            f"{split}: {len(pairs)} of {data.num_rows[split]} rows {what}: "
+            f"{_place(row, split)} is {_place(seen, 'train')}; {advice}"
+        )
+    return counts
 
 
 def _label(example: object) -> object:
@@ -410,46 +387,10 @@ def _place(example: object, split: str) -> str:
     return f"example {getattr(example, 'eid', 0) + 1} of {split}"
 
 
-def lines_on_copies(
-    counts: Mapping[str, dict],
-    num_rows: Mapping[str, int],
-    has_folds: bool = False,
-) -> list[str]:
-    """What the user should know of copies, a line for each split.
-
-    Args:
-      counts: Of `copies`.
-      num_rows: Split -> number of its rows.
-      has_folds: Whether "train" is cut into folds.
-    """
-    lines = []
-    for split, of_split in counts.items():
-        if not of_split["num_rows"]:
-            continue
-        place, in_train = of_split["example"]
-        if split != "train":
-            what, advice = "are in train, too", "scores of these mean little"
-        elif has_folds:
-            what, advice = "are copies of others", "copies are in one fold"
-        else:
-            what, advice = "are copies of others", "they count as often"
-        others = of_split["num_with_other_label"]
-        if others:
-            what += f", {others} of them with another label"
-        lines.append(
-            f"{split}: {of_split['num_rows']} of {num_rows[split]} rows {what}:"
-            f" {place} is {in_train}; {advice}"
-        )
-    return lines
-
-
 def long_texts(data: TaskData) -> dict:
     """What is done with long texts, and to how many; fit for JSON.
 
     Warns of those that are cut or have no token, and of windows.
-
-    Args:
-      data: Of any task; only those of texts are told of.
 
     Returns:
       "long_texts", and of windows "window_stride", "max_windows" and
@@ -461,13 +402,12 @@ def long_texts(data: TaskData) -> dict:
     """
     if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
         return {}
-    windows = data.windows
+    windows, most = data.windows, data.max_seq_length
     counts: dict = {"long_texts": "windows" if windows else "cut"}
-    most, way_on = data.max_seq_length, "--long_texts=windows reads all of a "
-    way_on += "single text"
+    advice = "--long_texts=windows reads all of a single text"
     if windows:
         most = windows.most_tokens
-        way_on = "FinetuningDataConfig.max_windows reads more"
+        advice = "FinetuningDataConfig.max_windows reads more"
         counts["window_stride"] = windows.stride
         counts["max_windows"] = windows.max_windows
         counts["weigh_windows"] = windows.by_tokens
@@ -501,7 +441,7 @@ def long_texts(data: TaskData) -> dict:
         if num_cut:
             data.task.warn(
                 f"{split}: {num_cut} of {num_rows} texts have more than {most} "
-                f"tokens (up to {longest}) and are cut; {way_on}"
+                f"tokens (up to {longest}) and are cut; {advice}"
             )
     return counts
 

@@ -167,7 +167,7 @@ class EngineModel(keras.Model):
         auto_metrics = isinstance(metrics, str) and metrics == "auto"
         with self.distribute_strategy.scope():
             if config is not None:
-                config, _ = recipe.complete(config, "paper", sizes.hidden_size)
+                config = recipe.complete(config, "paper", sizes.hidden_size)
                 optimizer = FinetuningOptimizer(
                     config, sizes.num_hidden_layers, num_train_steps
                 )

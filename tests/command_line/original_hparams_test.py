@@ -109,7 +109,7 @@ def test_the_same_fine_tuning_as_the_gin_file(name, size):
         [str(GIN / "finetune" / f"{name}.gin")],
     )
     width = original_settings.MODEL_SIZES[size]["hidden_size"]
-    optimizer, _ = recipe.complete(theirs.optimizer, theirs.recipe, width)
+    optimizer = recipe.complete(theirs.optimizer, theirs.recipe, width)
     theirs = dataclasses.replace(theirs, optimizer=optimizer)
     ours = finetuning(model_size=size, task_names=list(theirs.data.task_names))
     different = {

@@ -79,14 +79,9 @@ def test_the_batch_that_is_not_full_has_padding_rows(bucketed):
     assert where == ({0, 1, 2} if bucketed else {2})
 
 
-def test_a_batch_may_be_larger_than_the_set():
-    (batch,) = take(batches.train_dataset(TEN, 3, 25), 1)
-    assert_padded(batch, 15)
-    assert sorted(batch["task_eid"][batch["task_id"] == 0]) == list(range(10))
-
-
 def test_padding_rows_of_several_tasks_are_of_none():
     two = TEN | {"task_id": np.array([0] * 6 + [1] * 4, np.int32)}
+    # A batch may be larger than the set.
     (batch,) = take(batches.train_dataset(two, 3, 12), 1)
     assert sorted(batch["task_id"]) == [0] * 6 + [1] * 4 + [2] * 2
 
@@ -138,16 +133,6 @@ def test_batches_are_padded_to_a_multiple_of_a_step():
         assert batch["input_mask"].shape == (2, length)
         assert batch["task_weights"].shape == (2, length)
         assert batch["task_words"].shape == (2, 3)
-
-
-@pytest.mark.parametrize(
-    ("longest", "length"),
-    [(1, 4), (4, 4), (5, 8), (33, 36), (39, 40), (40, 40)],
-)
-def test_the_length_of_a_batch(longest, length):
-    few = features([1, longest])
-    (batch,) = take(batches.train_dataset(few, 3, 2), 1)
-    assert batch["input_ids"].shape == (2, length)
 
 
 # As many rows as RTE, in number and length: every eighth is cut.

@@ -51,14 +51,8 @@ def test_what_may_be_given(given, expected):
     "given", ["", "balance", "yes=", "yes=0", "yes=inf", {"yes": -1}, {}]
 )
 def test_refuses_what_is_no_weight(given):
-    with pytest.raises(errors.ConfigError) as refused:
+    with pytest.raises(errors.ConfigError, match="class_weights must be 'bala"):
         config(given)
-    # gin adds a second line.
-    assert str(refused.value).splitlines()[0] == (
-        "FinetuningConfig.class_weights must be 'balanced', or a positive "
-        "number for each label, such as 'yes=19,no=1'. Received: "
-        f"class_weights={given!r}"
-    )
 
 
 def test_several_tasks_have_no_labels_in_common():
@@ -102,22 +96,14 @@ def test_each_label_of_several_is_weighed_by_itself():
 
 def test_refuses_labels_that_are_not_there_and_tasks_without():
     task = text_tasks.ClassificationTask("t", LABELS)
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="labels 'no', 'yes'. .* 'maybe'"):
         task.loss_weights([example(0, "no")], {"maybe": 2.0, "yes": 2.0})
-    assert str(refused.value) == (
-        "FinetuningConfig.class_weights must be of the labels 'no', 'yes'. "
-        "Received: 'maybe'"
-    )
     for other, kind in (
         (glue.Sts(""), "sts, regression"),
         (tagging.TaggingTask("ner", {}, labels=["O"]), "ner, tagging"),
     ):
-        with pytest.raises(ValueError) as refused:
+        with pytest.raises(ValueError, match=f"multi_label. Received: {kind}"):
             other.loss_weights([], "balanced")
-        assert str(refused.value) == (
-            "FinetuningConfig.class_weights needs a task of classification or "
-            f"multi_label. Received: {kind}"
-        )
 
 
 def test_training_rows_have_weights_and_others_have_none(tokenizer):

@@ -1,5 +1,6 @@
-"""Rows with the same texts: they are counted, and are in one fold."""
+"""Tests of finetuning/task_data.py: digests, copies and folds of rows."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -7,9 +8,8 @@ import pytest
 from sklearn import model_selection
 
 from electra_tf import errors
-from electra_tf.finetuning import results, task_data
+from electra_tf.finetuning import task_data
 from electra_tf.tasks import own_files, tagging, text_tasks
-from tests.finetuning import results_test
 
 TRAIN = [
     ("a b", "no"),
@@ -53,36 +53,31 @@ def data_of_task(task, do_lower_case=True):
 
 def test_rows_that_training_has_seen_are_counted(read):
     data = read(train=TRAIN, dev=DEV, test=[("x", ""), ("D", "")])
-    found = task_data.copies(data)
-    assert found == {
+    assert task_data.copies(data) == {
         # Of three rows two are copies, one of them with another label.
         "train": {
             "num_rows": 2,
             "num_with_other_label": 1,
-            "example": ["row 6 of train.tsv", "row 2 of train.tsv"],
+            "line": "train: 2 of 5 rows are copies of others, 1 of them with "
+            "another label: row 6 of train.tsv is row 2 of train.tsv; they "
+            "count as often",
         },
         "dev": {
             "num_rows": 2,
             "num_with_other_label": 1,
-            "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
+            "line": "dev: 2 of 4 rows are in train, too, 1 of them with "
+            "another label: row 4 of dev.tsv is row 2 of train.tsv; scores of "
+            "these mean little",
         },
         "test": {
             "num_rows": 1,
             "num_with_other_label": 0,
-            "example": ["row 3 of test.tsv", "row 5 of train.tsv"],
+            "line": "test: 1 of 2 rows are in train, too: row 3 of test.tsv is "
+            "row 5 of train.tsv; scores of these mean little",
         },
     }
-    num_rows = {"train": 5, "dev": 4, "test": 2}
-    assert task_data.lines_on_copies(found, num_rows) == [
-        "train: 2 of 5 rows are copies of others, 1 of them with another "
-        "label: row 6 of train.tsv is row 2 of train.tsv; they count as often",
-        "dev: 2 of 4 rows are in train, too, 1 of them with another label: row "
-        "4 of dev.tsv is row 2 of train.tsv; scores of these mean little",
-        "test: 1 of 2 rows are in train, too: row 3 of test.tsv is row 5 of "
-        "train.tsv; scores of these mean little",
-    ]
-    of_folds = task_data.lines_on_copies(found, num_rows, True)
-    assert "copies are in one fold" in of_folds[0]
+    of_folds = task_data.copies(data, has_folds=True)
+    assert of_folds["train"]["line"].endswith("copies are in one fold")
 
 
 def test_case_counts_where_the_model_reads_it(read):
@@ -92,13 +87,6 @@ def test_case_counts_where_the_model_reads_it(read):
     assert found["train"]["num_rows"] == 1
 
 
-def test_nothing_is_said_of_rows_that_differ(read):
-    data = read(train=[("a", "no"), ("b", "yes")], dev=[("c", "no")])
-    found = task_data.copies(data)
-    assert found["dev"] == {"num_rows": 0, "num_with_other_label": 0}
-    assert task_data.lines_on_copies(found, data.num_rows) == []
-
-
 def test_pairs_are_copies_if_both_texts_are(write):
     head = "sentence1\tsentence2\tlabel\n"
     files = {
@@ -106,49 +94,24 @@ def test_pairs_are_copies_if_both_texts_are(write):
         "dev": write("dev.tsv", f"{head}a\tc\tno\nb\ta\tno\na\tb\tno\n"),
     }
     data = data_of_task(own_files.make_task("own", files))
-    assert task_data.copies(data)["dev"] == {
-        "num_rows": 1,
-        "num_with_other_label": 0,
-        "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
-    }
+    found = task_data.copies(data)["dev"]
+    assert (found["num_rows"], found["num_with_other_label"]) == (1, 0)
+    assert "row 4 of dev.tsv is row 2 of train.tsv" in found["line"]
 
 
 def test_sentences_and_questions_have_copies(write):
     train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
     dev = write("dev.txt", "d O\n\na O\nb O\n\n")
     task = own_files.make_task("own", {"train": train, "dev": dev})
-    assert task_data.copies(data_of_task(task))["dev"] == {
-        "num_rows": 1,
-        "num_with_other_label": 1,
-        "example": ["example 2 of dev", "example 1 of train"],
-    }
+    found = task_data.copies(data_of_task(task))["dev"]
+    assert (found["num_rows"], found["num_with_other_label"]) == (1, 1)
+    assert "example 2 of dev is example 1 of train" in found["line"]
 
 
 def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
     data = read(train=TRAIN, dev=DEV)
     data.task.texts_of = lambda example: None
     assert task_data.copies(data) == {}
-
-
-def test_the_table_says_that_dev_was_seen():
-    leak = {
-        "num_rows": 1,
-        "num_with_other_label": 0,
-        "example": ["row 3 of dev.tsv", "row 5 of train.tsv"],
-    }
-    found = results.summarize(
-        [[results_test.task_data(["yes", "no"])]],
-        [results_test.record(1, 80.0)],
-        False,
-        {"letters": {"copies": {"train": leak, "dev": leak}}},
-    )
-    assert found["copies"]["dev"] == leak
-    lines = results.format_results(found).splitlines()
-    assert (
-        "letters: dev: 1 of 2 rows are in train, too: row 3 of dev.tsv is row "
-        "5 of train.tsv; scores of these mean little"
-    ) in lines
-    assert not any("copies of others" in line for line in lines)
 
 
 # --- Folds -------------------------------------------------------------------
@@ -177,7 +140,7 @@ def test_folds_of_rows_without_copies_are_as_ever():
     expected = model_selection.StratifiedKFold(
         5, shuffle=True, random_state=7
     ).split(np.zeros(30), labels)
-    folds = task_data.cut_into_folds(data, 5, 7)
+    folds = task_data.parts(data, 5, 0.0, 7)
     for fold, (train, dev) in zip(folds, expected, strict=True):
         for split, rows in (("train", train), ("dev", dev)):
             found = fold.features[split]["input_ids"][:, 0]
@@ -187,7 +150,7 @@ def test_folds_of_rows_without_copies_are_as_ever():
 
 def test_copies_are_in_one_fold():
     rows = [(f"text {i % 20}", ("yes", "no")[i % 2]) for i in range(60)]
-    folds = task_data.cut_into_folds(data_of(rows), 5, 7)
+    folds = task_data.parts(data_of(rows), 5, 0.0, 7)
     for fold in folds:
         seen = {example.text_a for example in fold.examples["train"]}
         scored = {example.text_a for example in fold.examples["dev"]}
@@ -196,30 +159,66 @@ def test_copies_are_in_one_fold():
         labels = [example.label for example in fold.examples["dev"]]
         assert labels.count("yes") == labels.count("no") == 6
     assert sorted(sum(dev_rows(folds), [])) == list(range(60))
-    again = task_data.cut_into_folds(data_of(rows), 5, 7)
+    again = task_data.parts(data_of(rows), 5, 0.0, 7)
     assert dev_rows(again) == dev_rows(folds)
 
 
 def test_folds_need_different_rows():
     rows = [("a", "yes"), ("a", "yes"), ("b", "no"), ("c", "no")]
     with pytest.raises(errors.ConfigError) as caught:
-        task_data.cut_into_folds(data_of(rows), 2, 7)
+        task_data.parts(data_of(rows), 2, 0.0, 7)
     assert str(caught.value).endswith(
         "Received: folds=2, but only 1 different rows of the label 'yes'"
     )
 
 
-def test_folds_of_sentences_keep_copies_together():
-    examples = [
-        tagging.TaggingExample(i, ("a", "bcdef"[i % 5]), ("O", "O"))
-        for i in range(10)
+# --- Digests -----------------------------------------------------------------
+
+
+def digest(*rows):
+    task = text_tasks.ClassificationTask("own", ["no", "yes"])
+    data = task_data.TaskData(task, {"dev": rows}, {}, frozenset())
+    return data.digests["dev"]
+
+
+def test_rows_count_by_what_they_say():
+    first = text_tasks.TextExample(0, "wa wb", None, "yes", ("a.tsv", 2))
+    second = text_tasks.TextExample(1, "wc", None, "no", ("a.tsv", 3))
+    tagged = tagging.TaggingExample(0, ("wa", "wb"), ("O", "O"))
+    elsewhere = first._replace(eid=7, source=("b.csv", 9))
+    assert digest(elsewhere, second) == digest(first, second)
+    sets = [
+        [first, second],
+        [second, first],
+        [first],
+        [first._replace(label="no"), second._replace(label="yes")],
+        [first._replace(text_a="wa wb "), second],
+        [first._replace(text_b="wa"), second],
+        [first._replace(text_a="wa", text_b="wb"), second],
+        [first._replace(has_label=False), second],
+        [first._replace(labels=("yes",)), second],
+        [first._replace(text_a="\ud800"), second],
+        [tagged],
+        [tagged._replace(words=("wa wb",))],
+        [tagged._replace(labels=("O", "S-X"))],
     ]
-    data = task_data.TaskData(
-        tagging.TaggingTask("own", {}),
-        {"train": examples},
-        {"train": {"input_ids": np.arange(10)[:, np.newaxis]}},
-        frozenset(["train"]),
-    )
-    for rows in dev_rows(task_data.cut_into_folds(data, 5, 7)):
-        first, second = rows
-        assert second == first + 5
+    assert len({digest(*rows) for rows in sets}) == len(sets)
+
+
+class Plain:
+    def __init__(self, text):
+        self.text = text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Plain,
+        dataclasses.make_dataclass("Row", ["text"]),
+        lambda text: {"text": [text]},
+        lambda text: np.array([ord(c) for c in text]),
+        lambda text: {text, "b"},
+    ],
+)
+def test_examples_may_be_anything(make):
+    assert digest(make("wa")) == digest(make("wa")) != digest(make("wb"))

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from electra_tf import configs
-from electra_tf.finetuning import finished_run, preparation
+from electra_tf.finetuning import finished_run
 from electra_tf.training import metrics_log
 from tests import helpers
 from tests.finetuning import finetune_test
@@ -19,7 +19,7 @@ from tests.finetuning import finetune_test
 def pretrained(tmp_path_factory):
     """A folder with a pre-trained model and its vocabulary."""
     folder = tmp_path_factory.mktemp("pretrained")
-    helpers.write_pretrained(folder / "model")
+    helpers.write_pretrained(folder / "pretrained")
     helpers.write_vocab(folder)
     return folder
 
@@ -63,20 +63,6 @@ def write_glue(folder):
     return folder
 
 
-def test_what_a_task_of_its_own_would_have_is_said(pretrained, tmp_path):
-    glue = write_glue(tmp_path / "glue")
-    config = make_config(pretrained, tmp_path / "model", "rte", glue)
-    by_default = dataclasses.replace(config.data, num_train_epochs=3.0)
-
-    def lines(**changes):
-        plan = preparation.prepare(dataclasses.replace(config, **changes))
-        return [note for note in plan.notes if "gin/finetune/" in note]
-
-    assert lines() == []
-    (line,) = lines(data=by_default)
-    assert line.startswith("rte: num_train_epochs 3 by default; ")
-
-
 @pytest.fixture(scope="module")
 def joint(pretrained, tmp_path_factory):
     """A run of two tasks in one model, and its results."""
@@ -108,6 +94,11 @@ def test_several_tasks_train_in_one_model(joint):
     assert trial["learning_rate"] == 3e-4
     about = helpers.read_json(f"{config.run.model_dir}/model.json")
     assert [t["task_name"] for t in about["tasks"]] == ["rte", "sts"]
+    folder = f"{config.run.model_dir}/trial_1"
+    for task in ("rte", "sts"):
+        rows = finetune_test.read_tsv(f"{folder}/{task}_dev_predictions.tsv")
+        assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
+        assert len(rows) == 5
 
 
 @pytest.mark.dear
@@ -126,25 +117,11 @@ def test_dev_is_scored_while_it_trains(joint):
 
 
 @pytest.mark.dear
-def test_each_task_of_several_has_its_predictions(joint):
-    config, _ = joint
-    folder = f"{config.run.model_dir}/trial_1"
-    for task in ("rte", "sts"):
-        assert (
-            len(finetune_test.read_tsv(f"{folder}/{task}_dev_predictions.tsv"))
-            == 5
-        )
-    rows = finetune_test.read_tsv(f"{folder}/rte_dev_predictions.tsv")
-    assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
-
-
-@pytest.mark.dear
 def test_several_tasks_are_scored_again_without_training(joint):
     config, results = joint
     folder = f"{config.run.model_dir}/evaluation/rte_sts"
-    # Of earlier commands: one that was killed, one of other files.
-    for name in (f"{folder}.unfinished/trial_1", f"{folder}/trial_9"):
-        pathlib.Path(name).mkdir(parents=True)
+    # Of an earlier command.
+    pathlib.Path(folder, "trial_9").mkdir(parents=True)
     pathlib.Path(folder, "notes.txt").write_text("mine")
     found = scored_again(config)
     for name, of_task in results["tasks"].items():

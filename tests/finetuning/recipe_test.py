@@ -1,7 +1,5 @@
 """Tests of finetuning/recipe.py."""
 
-import dataclasses
-
 import pytest
 
 from electra_tf import configs
@@ -35,24 +33,16 @@ def test_rates_follow_the_size(name, hidden_size, learning_rate, decay):
     assert recipe.rates(name, hidden_size) == (learning_rate, decay)
 
 
-def test_only_what_is_open_is_chosen_and_said():
+def test_only_what_is_open_is_chosen():
     given = configs.OptimizerConfig(1e-2, layerwise_lr_decay=None)
-    optimizer, notes = recipe.complete(given, "paper", 768)
-    assert optimizer.learning_rate == 1e-2
-    assert optimizer.layerwise_lr_decay == 0.8
-    assert notes == [
-        "layerwise_lr_decay 0.8: the paper's for ELECTRA-Base (hidden size 768 "
-        "here)"
-    ]
+    optimizer = recipe.complete(given, "paper", 768)
+    assert (optimizer.learning_rate, optimizer.layerwise_lr_decay) == (
+        1e-2,
+        0.8,
+    )
     given = configs.OptimizerConfig(None, layerwise_lr_decay=0.0)
-    optimizer, notes = recipe.complete(given, "released", 256)
+    optimizer = recipe.complete(given, "released", 256)
     assert (optimizer.learning_rate, optimizer.layerwise_lr_decay) == (1e-4, 0)
-    assert notes == [
-        "learning_rate 0.0001: the released code's for ELECTRA-Small (hidden "
-        "size 256 here)"
-    ]
-    # In a grid, each trial says its own rate.
-    assert recipe.complete(given, "paper", 256, True)[1] == []
 
 
 def config(optimizer=None, recipe_name="paper", data=None, **changes):
@@ -96,26 +86,6 @@ def test_every_choice_has_its_source():
     # Nothing but the rates is the recipe's.
     found = choices(config({"warmup_proportion": None}))
     assert found["warmup_proportion"] == (None, "given")
-
-
-def test_a_grid_takes_the_place_of_what_was_given():
-    grid = {
-        "learning_rates": (1e-4, 3e-4),
-        "num_train_epochs_options": (3.0, 10.0),
-    }
-    given = config({"learning_rate": 1e-3}, data={"num_train_epochs": 5.0})
-    assert not notices.of(recipe.warn_of_grids, given)
-    assert notices.of(
-        recipe.warn_of_grids, dataclasses.replace(given, **grid)
-    ) == [
-        "learning_rate 0.001 gives way to 0.0001, 0.0003, which are tried",
-        "num_train_epochs 5 gives way to 3, 10, which are tried",
-    ]
-    # Nothing was given, or one of the grid.
-    assert not notices.of(recipe.warn_of_grids, config(**grid))
-    given = config({"learning_rate": 1e-4}, data={"num_train_epochs": 10.0})
-    both = dataclasses.replace(given, **grid)
-    assert not notices.of(recipe.warn_of_grids, both)
 
 
 def test_what_the_released_code_has_is_called_so():

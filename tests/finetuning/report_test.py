@@ -131,39 +131,28 @@ def test_the_worst_rows_come_first(kind, rows, expected):
     [
         (
             "classification",
-            row("<i>", "없음", 0.0, 1.0, texts=["a < b", "한국어"]),
+            row("<i>", "없음", 0.0, 1.0, texts=["a < b", "x" * 2000, ""]),
             [
                 '<p class="text" dir="auto">a &lt; b</p>',
-                "한국어</p>",
-                # What is wrong is never called certain.
-                'taken for <b dir="auto">없음</b> with 99.9&nbsp;%',
-                'labelled <b dir="auto">&lt;i&gt;</b>, 0.1&nbsp;%',
-            ],
-        ),
-        (
-            "classification",
-            row("new", "없음", 0.2, 0.8, texts=[""]),
-            [
-                'labelled <b dir="auto">new</b>, which it never saw',
+                "x" * 1000 + " …</p>",
                 "(an empty text)",
+                'taken for <b dir="auto">없음</b> ·',
+                # What is wrong is never called certain.
+                'labelled <b dir="auto">&lt;i&gt;</b> · 99.9 % against 0.1 %',
             ],
         ),
         (
             "multi_label_classification",
-            row("<i>", "없음", 0.2, 0.8, texts=["x" * 2000]),
-            [
-                "x" * 1000 + " …</p>",
-                'lacks <b dir="auto">&lt;i&gt;</b>: 20.0&nbsp;%',
-                'has too much <b dir="auto">없음</b>: 80.0&nbsp;%',
-            ],
+            row("<i>", "없음", 0.2, 0.8),
+            ["&lt;i&gt; with 20.0 %, 없음 with 80.0 %"],
         ),
-        ("regression", row("2", "0.5"), ["0.500</b>", "off by 1.500"]),
+        ("regression", row("2", "0.5"), ["0.5</b>", "off by 1.500"]),
         (
             "tagging",
             row("S-PER O", "- O", 0.5, texts=["<b> ,"]),
             [
                 "&lt;b&gt;<rt><del>O</del> S-PER</rt></ruby>\n,</p>",
-                "sure of each word with 50.0&nbsp;% or more",
+                "sure of each word with 50.0 % or more",
             ],
         ),
         # A word with a space in it.
@@ -175,7 +164,7 @@ def test_the_worst_rows_come_first(kind, rows, expected):
         (
             "question_answering",
             row("Rome", "", -1.0, texts=["q&1", "Where?"]),
-            ["Where?", ">nothing</b>", ">Rome</b>", "<code>q&amp;1</code>"],
+            ["Where?", ">nothing</b>", ">Rome</b>", "q&amp;1"],
         ),
     ],
 )
@@ -190,10 +179,9 @@ def test_a_text_is_shown_once():
     found = report.worst_rows(rows, "classification", ["a", "b"])
     assert found.count("<li>") == 1
     assert "2 of 2 answers are wrong" in found
-    assert "90.0&nbsp;%" in found
-    right = [row("a", "a", 0.6, 0.4)]
-    found = report.worst_rows(right, "classification", ["a", "b"])
-    assert "Every row is right" in found
+    assert "90.0 % against 10.0 %" in found
+    right = report.worst_rows([row("a", "a", 0.6)], "classification", ["a"])
+    assert "Every row is right" in right
 
 
 # --- Calibration -------------------------------------------------------------
@@ -241,12 +229,6 @@ def test_calibration_of_several_labels_is_about_each(model_dir):
     assert "error: <strong>25.0&nbsp;%</strong>" in found
 
 
-@pytest.mark.parametrize("kind", ["regression", "", "mine"])
-def test_no_calibration_without_probabilities(model_dir, kind):
-    predictions(model_dir, ["label"], [["1", "1", "wa"]] * 40)
-    assert bins(report.render(str(model_dir), results_of(kind))) is None
-
-
 # --- The page ----------------------------------------------------------------
 
 
@@ -269,14 +251,8 @@ def report_of(num_labels=2):
 
 
 def test_page_is_whole_and_says_it_all(model_dir):
-    recipe = {"learning_rate": {"value": [1e-4, 3e-4], "source": "given"}}
     found = report.render(
-        str(model_dir),
-        results_of(
-            report={"dev": report_of()},
-            recipe=recipe,
-            notes=["train: 3 of 60 rows are <also> in dev"],
-        ),
+        str(model_dir), results_of(report={"dev": report_of()})
     )
     pages.assert_whole(found)
     # Loss, dev score, calibration.
@@ -292,9 +268,6 @@ def test_page_is_whole_and_says_it_all(model_dir):
         '<th scope="row" dir="auto">없음</th><td class="number">10</td>',
         "macro F1 42.86 · weighted F1 64.29",
         '<b dir="auto">없음</b> for <b dir="auto">&lt;i&gt;</b> 10 times',
-        # |0.9 - 1| of 30, |0.8 - 0| of 10.
-        "<strong>27.5&nbsp;%</strong>",
-        "It is 12.5 points too sure on average",
         "10 of 40 answers are wrong",
         "&lt;script&gt;나쁜 글",
         "0.0001 or 0.0003",
@@ -326,20 +299,6 @@ def test_the_title_names_the_file_or_the_task(model_dir, changes, title):
         assert "<li>dev: so</li>" in found
 
 
-def test_weights_that_were_kept_are_marked(model_dir):
-    results = results_of()
-    before = report.render(str(model_dir), results)
-    results["trials"][1] |= {
-        "best_step": 2,
-        "last_step": 4,
-        "evaluations_since_best": 1,
-        "num_train_steps": 9,
-    }
-    found = report.render(str(model_dir), results)
-    assert "a ring is the step whose weights" in found
-    assert "a ring is the step" not in before
-
-
 def test_without_evaluations_the_last_scores_are_shown(model_dir):
     for number in (1, 2):
         path = model_dir / f"trial_{number}/metrics.jsonl"
@@ -347,18 +306,15 @@ def test_without_evaluations_the_last_scores_are_shown(model_dir):
         path.write_text("\n".join(x for x in lines if "heldout" not in x))
     found = report.render(str(model_dir), results_of())
     assert "dev 75 at step 4, 75 at step 4" in found
-    assert "The dev set was scored once, at the end" in found
 
 
-def test_many_classes_are_a_picture(model_dir):
-    of_dev = report_of(num_labels=30)
-    results = results_of(report={"dev": of_dev}, labels=LABELS)
-    found = report.render(str(model_dir), results)
-    pages.assert_whole(found)
-    assert found.count("<svg") == 4
+def test_of_many_classes_the_commonest_mistakes_are_told(model_dir):
+    found = report.render(
+        str(model_dir), results_of(report={"dev": report_of(num_labels=31)})
+    )
     assert 'class="confusion"' not in found
-    # The table names the numbers of the picture.
-    assert '<th scope="row" dir="auto">2 · 없음</th>' in found
+    assert "for <b dir" in found
+    assert found.count('<th scope="row" dir="auto">label ') == 29
 
 
 def test_rows_of_all_folds_are_shown_together(model_dir):
@@ -368,8 +324,6 @@ def test_rows_of_all_folds_are_shown_together(model_dir):
     found = report.render(str(model_dir), results)
     assert "80 answers of the trials 1, 2 together" in found
     assert "20 of 80 answers are wrong" in found
-    # Without a report of classes.
-    assert "Each class" not in found
 
 
 def test_several_tasks(model_dir):

@@ -1,6 +1,7 @@
 """Tests of finetuning/starting_point.py: whose head a run goes on with."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, reading
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import starting_point, task_data
+from electra_tf.finetuning import preparation, starting_point, task_data
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import text_tasks
 from electra_tf.text import vocabulary
@@ -48,30 +49,42 @@ def test_a_kept_head_keeps_the_layer_in_front_of_its_last_one():
 
 
 class OwnHead(text_tasks.ClassificationTask):
-    """Makes its head by itself."""
+    """Makes its head by itself, and says nothing of what it reads."""
+
+    pooling_of_head = {}
 
     def make_head(self, config):
-        return heads.ClassificationHead(self.name, config.hidden_size, 2)
+        return heads.ClassificationHead(
+            self.name, config.hidden_size, 2, **self.pooling_of_head
+        )
 
 
-def test_a_task_with_a_head_of_its_own_does_not_drop_that_layer():
-    start = start_with_heads("gelu", "theirs")
-    task = OwnHead("own", ["no", "yes"])
-    starting_point.with_head(start, task)
+def test_a_head_of_ones_own_reads_what_model_json_says():
+    task, encoder = (
+        OwnHead("own", ["no", "yes"]),
+        configs.EncoderConfig(24, 8, 1, 1, 8),
+    )
+    config = types.SimpleNamespace(pooling="mean", head_dropout=None)
+    preparation.settle_heads(config, [task], encoder)
     data = task_data.TaskData(task, {}, {}, frozenset())
+    assert data.make_head(encoder).pooling == data.about()["pooling"] == "mean"
+    # It does not drop the layer of a head that it goes on with.
+    start = start_with_heads("gelu", "theirs")
+    task.pooling = "cls"
+    starting_point.with_head(start, task)
     with pytest.raises(errors.ConfigError, match="whose head has none"):
         data.make_head(start.encoder_config)
+    task.pooling_of_head = {"pooling": "mean"}
+    config.pooling = "cls"
+    with pytest.raises(errors.ConfigError, match="pooling='mean', as the head"):
+        preparation.settle_heads(config, [task], encoder)
 
 
 def test_of_several_heads_the_tasks_own_is_kept_or_none():
     start = start_with_heads(None, "cola", "sst")
     task = text_tasks.ClassificationTask("sst", ["no", "yes"])
-    with pytest.raises(errors.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError, match="that for cola. Received: t"):
         starting_point.with_head(start, task)
-    assert str(caught.value) == (
-        "FinetuningConfig.keep_head takes the first head by name, in old that "
-        "for cola. Received: the task sst, which has another one there"
-    )
     task = text_tasks.ClassificationTask("own", ["no", "yes"])
     with notices.heard() as lines:
         found = starting_point.with_head(start, task)
@@ -83,27 +96,17 @@ def test_of_several_heads_the_tasks_own_is_kept_or_none():
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "unused", "advice"),
     [
-        ("sst", ["sst is not used, a new one is trained"]),
-        (
-            "cola",
-            [
-                "cola is not used, a new one is trained: "
-                "FinetuningConfig.keep_head=True goes on with it"
-            ],
-        ),
-        (
-            "cola,rte,sst",
-            [
-                "cola is not used, a new one is trained",
-                "sst is not used, a new one is trained",
-            ],
-        ),
-        ("rte", []),
+        ("sst", ["sst"], ""),
+        ("cola", ["cola"], ": FinetuningConfig.keep_head=True goes on with it"),
+        ("cola,rte,sst", ["cola", "sst"], ""),
+        ("rte", [], ""),
     ],
 )
-def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch, names, told):
+def test_a_head_that_is_not_gone_on_with_is_named(
+    monkeypatch, names, unused, advice
+):
     start = start_with_heads(None, "cola", "sst")
     found = dataclasses.replace(
         start.checkpoint,
@@ -119,13 +122,9 @@ def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch, names, told):
         configs.OptimizerConfig(1e-3),
         configs.RunConfig("new"),
     )
-
-    def notes(**changes):
-        changed = dataclasses.replace(config, **changes)
-        return notices.of(starting_point.read, changed)
-
-    expected = [f"old: the head for {line}" for line in told]
-    assert notes() == expected
-    assert not notes(from_scratch=True)
-    if "," not in names:
-        assert not any("not used" in n for n in notes(keep_head=True))
+    assert notices.of(starting_point.read, config) == [
+        f"old: the head for {name} is not used, a new one is trained{advice}"
+        for name in unused
+    ]
+    from_scratch = dataclasses.replace(config, from_scratch=True)
+    assert not notices.of(starting_point.read, from_scratch)

@@ -72,27 +72,20 @@ def test_overwrites_nothing_but_such_an_archive(runs, tmp_path):
     thesis.write_text("mine")
     for foreign in (path, thesis):
         before = foreign.read_bytes()
-        with pytest.raises(errors.ConfigError) as caught:
+        with pytest.raises(errors.ConfigError, match="Expected a new file, or"):
             predictions_lib.write_archive(str(foreign), runs)
-        assert str(caught.value) == (
-            "Expected a new file, or an archive of GLUE's predictions to "
-            f"overwrite. Received: {foreign}, which is none"
-        )
         assert foreign.read_bytes() == before
 
 
-def refusal(path, runs):
-    with pytest.raises(errors.ConfigError) as caught:
-        predictions_lib.write_archive(str(path), runs)
-    assert not path.exists()
-    return str(caught.value)
-
-
-def test_refuses_one_test_set_of_two_runs(runs, tmp_path):
+def test_refuses_one_test_set_of_two_runs_and_none_at_all(runs, tmp_path):
+    path = tmp_path / "x.zip"
     other = write_run(tmp_path / "other", {"CoLA.tsv": ["1", "1"]})
-    assert refusal(tmp_path / "x.zip", [*runs, other]).startswith(
-        f"Expected CoLA.tsv of one run. Received: {runs[0]}/trial_2/"
-    )
+    with pytest.raises(errors.ConfigError, match="CoLA.tsv of one run"):
+        predictions_lib.write_archive(str(path), [*runs, other])
+    none = write_run(tmp_path / "own", {})
+    with pytest.raises(errors.ConfigError, match="predictions of GLUE's test"):
+        predictions_lib.write_archive(str(path), [none])
+    assert not path.exists()
 
 
 def test_refuses_a_run_that_is_not_finished(tmp_path, capsys):
@@ -103,11 +96,4 @@ def test_refuses_a_run_that_is_not_finished(tmp_path, capsys):
     assert capsys.readouterr().err == (
         "make_glue_submission: error: Expected a finished fine-tuning run in "
         f"{tmp_path}/nothing, found no results.json there\n"
-    )
-
-
-def test_refuses_runs_without_test_sets(tmp_path):
-    run = write_run(tmp_path / "own", {})
-    assert refusal(tmp_path / "x.zip", [run]).startswith(
-        "Expected predictions of GLUE's test sets. Received: none in "
     )

@@ -1,8 +1,7 @@
-"""Tests of finetuning/trials.py: what a model directory goes on with."""
+"""What a model directory of fine-tuning goes on with, and --eval_only."""
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -11,64 +10,28 @@ import threading
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import errors
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     finetune,
-    finished_run,
-    starting_point,
-    trials,
 )
 from electra_tf.training import replicas
 from tests import helpers, notices
+from tests.finetuning import runs
 
-TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 2
-DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
-TEST = [("wa wd", "yes"), ("wb wc", "no")]
+TRAIN = runs.TRAIN * 2
+run = runs.run
 
 
 def make_config(folder, data=None, **changes):
-    config = finetuning_configs.FinetuningConfig(
-        init_checkpoint=f"{folder}/pretrained",
-        data=finetuning_configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file=f"{folder}/train.tsv",
-            dev_file=f"{folder}/dev.tsv",
-            vocab_file=f"{folder}/vocab.txt",
-            max_seq_length=8,
-            train_batch_size=4,
-            eval_batch_size=2,
-            num_train_epochs=2.0,
-        ),
-        optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
-        run=helpers.finetuning_run_config(folder / "model"),
-    )
-    return dataclasses.replace(
-        config, data=dataclasses.replace(config.data, **(data or {})), **changes
-    )
-
-
-def run(config):
-    # As the command does.
-    model_directory.refuse_other_run(config)
-    if config.data.eval_only:
-        return finished_run.score(config)
-    return finetune.finetune(
-        config, lambda: model_directory.write(config, "", [])
-    )
+    return runs.make_config(folder, folder / "model", data, **changes)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A folder with data, a pre-trained model, and a run with a test set."""
-    folder = tmp_path_factory.mktemp("whole")
-    helpers.write_pretrained(folder / "pretrained")
-    helpers.write_vocab(folder)
-    helpers.write_tsv(folder / "train.tsv", TRAIN)
-    helpers.write_tsv(folder / "dev.tsv", DEV)
-    helpers.write_tsv(folder / "test.tsv", TEST)
-    run(make_config(folder, {"test_file": f"{folder}/test.tsv"}))
+    folder = runs.write_data(tmp_path_factory.mktemp("whole"), TRAIN)
+    run(with_test(folder))
     return folder
 
 
@@ -76,7 +39,7 @@ def whole(tmp_path_factory):
 def no_training(monkeypatch):
     """Whatever is trained here is a mistake."""
     monkeypatch.setattr(
-        trials, "make_engine", lambda *args: pytest.fail("trains")
+        finetune, "make_engine", lambda *args: pytest.fail("trains")
     )
 
 
@@ -138,7 +101,9 @@ def test_the_same_again_is_read(finished):
 
 
 def rename_a_label(folder):
-    for name, rows in (("train", TRAIN), ("dev", DEV), ("test", TEST)):
+    for name, rows in (
+        *(("train", TRAIN), ("dev", runs.DEV), ("test", runs.TEST)),
+    ):
         helpers.write_tsv(
             folder / f"{name}.tsv",
             [(text, label.replace("no", "zero")) for text, label in rows],
@@ -147,11 +112,13 @@ def rename_a_label(folder):
 
 def swap_the_labels_of_dev(folder):
     other = {"yes": "no", "no": "yes"}
-    helpers.write_tsv(folder / "dev.tsv", [(t, other[of]) for t, of in DEV])
+    helpers.write_tsv(
+        folder / "dev.tsv", [(t, other[of]) for t, of in runs.DEV]
+    )
 
 
 def change_a_text_of_test(folder):
-    helpers.write_tsv(folder / "test.tsv", [("wa wa", "yes"), *TEST[1:]])
+    helpers.write_tsv(folder / "test.tsv", [("wa wa", "yes"), *runs.TEST[1:]])
 
 
 def exchange_two_tokens(folder):
@@ -172,7 +139,7 @@ def pretrain_anew(folder):
         (swap_the_labels_of_dev, "rows dev"),
         (change_a_text_of_test, "rows test"),
         (exchange_two_tokens, "vocabulary"),
-        (pretrain_anew, "initial weights, tensors"),
+        (pretrain_anew, "initial weights"),
     ],
 )
 def test_what_has_changed_is_refused_and_nothing_written(
@@ -186,17 +153,19 @@ def test_what_has_changed_is_refused_and_nothing_written(
     assert str(caught.value) == (
         f"{finished}/model/trial_1 holds a model of other data. This run "
         f"differs in: {names.replace('letters ', 'letters.')}. Choose another "
-        "--model_dir, or bring back what was there to go on with that run"
+        "--model_dir, or bring back what was there to go on with that run; "
+        "--eval_only scores other rows"
     )
     assert contents(finished / "model") == before
 
 
-def test_a_missing_trial_hides_no_other(finished):
+def test_an_unfinished_trial_behind_a_missing_one_is_refused_too(finished):
     first, second = (finished / "model" / f"trial_{i}" for i in (1, 2))
     first.rename(second)
     claim = helpers.read_json(second / "trial.json")
     claim |= {"trial": 2, "seed": claim["seed"] + 1}
     (second / "trial.json").write_text(json.dumps(claim))
+    (second / "results.json").unlink()
     swap_the_labels_of_dev(finished)
     with pytest.raises(errors.ConfigError, match="trial_2 holds a model of ot"):
         run(dataclasses.replace(with_test(finished), num_trials=2))
@@ -208,13 +177,6 @@ def test_settings_of_a_trial_are_refused_before_anything_is_written(finished):
     with pytest.raises(errors.ConfigError, match="learning_rate=0.005"):
         run(config)
     assert contents(finished / "model") == before
-
-
-def test_an_unfinished_trial_is_refused_too(finished):
-    os.remove(finished / "model" / "trial_1" / "results.json")
-    swap_the_labels_of_dev(finished)
-    with pytest.raises(errors.ConfigError, match="in: rows.letters.dev"):
-        run(with_test(finished))
 
 
 @pytest.mark.parametrize(
@@ -236,20 +198,6 @@ def test_models_that_read_texts_otherwise_are_refused(
         finetune.finetune(config, lambda: None)
 
 
-def test_dropout_is_no_part_of_the_tensors(finished):
-    """By them a table knows that its rows begin with the same weights."""
-
-    def digests(**changes):
-        config = make_config(finished, **changes)
-        return starting_point.read(config).digests
-
-    ours, other = digests(), digests(dropout=0.3)
-    assert ours["tensors"] == other["tensors"]
-    assert ours["initial weights"] != other["initial weights"]
-    pretrain_anew(finished)
-    assert ours["tensors"] != digests()["tensors"]
-
-
 def forget_digests(folder, **changes):
     path = folder / "model" / "trial_1" / "trial.json"
     claim = helpers.read_json(path)
@@ -261,50 +209,8 @@ def forget_digests(folder, **changes):
 def test_a_directory_of_another_version_is_refused(finished, changes):
     forget_digests(finished, **changes)
     before = contents(finished / "model")
-    with pytest.raises(errors.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError, match="is of another version"):
         run(with_test(finished))
-    assert str(caught.value) == (
-        f"{finished}/model/trial_1/trial.json is of another version of "
-        "electra_tf, whose runs this one does not go on with: choose another "
-        "--model_dir"
-    )
-    assert contents(finished / "model") == before
-
-
-# --- A test set that comes later ---------------------------------------------
-
-
-def forget_test(folder):
-    """As a run without a test set left the directory."""
-    trial = folder / "model" / "trial_1"
-    (trial / "test_predictions.tsv").unlink()
-    for name, key in (("results", "tasks"), ("trial", "digests")):
-        path = trial / f"{name}.json"
-        content = helpers.read_json(path)
-        of_task = content[key].get("letters") or content[key]["rows"]["letters"]
-        del of_task["test"]
-        path.write_text(json.dumps(content, indent=1) + "\n")
-    path = folder / "model" / "config.json"
-    config = helpers.read_json(path)
-    config["data"]["test_file"] = ""
-    path.write_text(json.dumps(config))
-
-
-def test_a_test_set_is_scored_without_training_again(finished):
-    expected = contents(finished / "model" / "trial_1")
-    results = helpers.read_json(finished / "model" / "results.json")
-    forget_test(finished)
-    found = run(with_test(finished))
-    assert found | {"notes": []} == results | {"notes": []}
-    found = contents(finished / "model" / "trial_1")
-    assert {path: found[path] for path in expected} == expected
-
-
-def test_another_test_set_is_refused(finished):
-    before = contents(finished / "model")
-    shutil.copy(finished / "dev.tsv", finished / "other.tsv")
-    with pytest.raises(errors.ConfigError, match="in: rows.letters.test. "):
-        run(make_config(finished, {"test_file": f"{finished}/other.tsv"}))
     assert contents(finished / "model") == before
 
 
@@ -384,30 +290,20 @@ def test_all_models_that_count_are_asked(finished):
     assert "test" not in found
 
 
-def said(folder, path):
-    """The lines on an evaluation of the rows of a test set."""
-    return "\n".join(notices.of(run, evaluation(folder, test_file=str(path))))
+def test_rows_that_were_learned_are_counted(finished):
+    def said(path):
+        config = evaluation(finished, test_file=str(path))
+        return "\n".join(notices.of(run, config))
 
-
-def test_rows_that_were_learned_are_told(finished):
-    shutil.copy(finished / "train.tsv", finished / "again.tsv")
-    assert said(finished, f"{finished}/again.tsv") == (
-        "test: trial 1 was trained on these very rows, so its scores say how "
-        "well it learned them by heart"
-    )
-    assert "by heart" not in said(finished, f"{finished}/test.tsv")
-
-
-def test_some_rows_that_were_learned_are_counted(finished):
     header, first, *_ = (finished / "train.tsv").read_text().splitlines()
     new = (finished / "test.tsv").read_text().splitlines()[1]
     some = finished / "some.tsv"
     some.write_text("\n".join([header, first, new]) + "\n")
-    told = f"test: 1 of 2 rows are in {finished}/train.tsv, too, the training "
-    assert told in said(finished, some)
+    assert "test: 1 of 2 rows are in train, too: row 2 of some.t" in said(some)
+    assert "in train" not in said(finished / "test.tsv")
     # Another file of its name tells nothing.
     (finished / "train.tsv").write_text("nothing\n")
-    assert "training file" not in said(finished, some)
+    assert "in train" not in said(some)
 
 
 @pytest.mark.dear
@@ -442,11 +338,6 @@ def test_rows_without_labels_are_predicted_with_a_word(finished):
         ("trial_1/results.json", {"tasks": {}}, "results.json lacks letters"),
         ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
         ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
-        (
-            "trial_1/trial.json",
-            {"digests": {"format": 1}},
-            "trial.json lacks rows",
-        ),
         ("results.json", {"trials": None}, "results.json lacks trials"),
         ("model.json", {"kind": None}, "model.json lacks kind"),
         ("model.json", {"encoder": None}, "model.json lacks encoder"),
@@ -473,13 +364,8 @@ def test_labels_that_were_changed_are_refused(finished, labels):
         lambda: reading.read_checkpoint(trial),
         lambda: run(evaluation(finished, test_file=f"{finished}/test.tsv")),
     ):
-        with pytest.raises(errors.ConfigError) as caught:
+        with pytest.raises(errors.ConfigError, match="bring the old ones"):
             read()
-        assert str(caught.value) == (
-            f"{path} has other labels than {trial}/trial.json was written "
-            "with, or another order of them. This run differs in: letters. "
-            "They were changed since: bring the old ones back"
-        )
     forget_digests(finished)
     assert reading.read_checkpoint(finished / "model").head.labels == (
         labels and tuple(labels)
@@ -499,29 +385,13 @@ def test_evaluation_alone_may_leave_rows_without_a_text_out(finished):
     assert run(config)["num_rows"]["test"] == 1
 
 
-def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
+def test_evaluation_alone_needs_a_finished_run_and_texts_as_in_training(
+    finished,
+):
     config = evaluation(finished, test_file=f"{finished}/test.tsv")
-    (finished / "model" / "results.json").unlink()
-    with pytest.raises(errors.ConfigError) as caught:
-        run(config)
-    assert str(caught.value) == (
-        f"Expected a finished fine-tuning run in {finished}/model, found no "
-        "results.json there: without eval_only the command trains"
-    )
-
-
-def test_evaluation_alone_needs_rows(finished):
-    with pytest.raises(errors.ConfigError) as caught:
-        evaluation(finished)
-    assert str(caught.value).splitlines()[0] == (
-        "FinetuningDataConfig.dev_file must be given with eval_only, or "
-        "test_file. Received: dev_file=''"
-    )
-
-
-def test_evaluation_alone_reads_texts_as_in_training(finished):
-    config = evaluation(
-        finished, test_file=f"{finished}/test.tsv", max_seq_length=6
-    )
+    shorter = dataclasses.replace(config.data, max_seq_length=6)
     with pytest.raises(errors.ConfigError, match="data.max_seq_length=6"):
+        run(dataclasses.replace(config, data=shorter))
+    (finished / "model" / "results.json").unlink()
+    with pytest.raises(errors.ConfigError, match="without eval_only"):
         run(config)

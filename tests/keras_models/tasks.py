@@ -90,7 +90,7 @@ def train_by_engine(model, features, num_steps: int, batch_size: int):
         ):
             assert ours.path == theirs.path
             ours.assign(theirs)
-        chosen, _ = recipe.complete(
+        chosen = recipe.complete(
             configs.OptimizerConfig(**finetuning_configs.OPTIMIZER),
             "paper",
             config.hidden_size,

@@ -177,15 +177,16 @@ def test_a_part_of_training_is_held_out(write, tokenizer):
     path = write("a.tsv", f"text\tlabel\n{rows}")
     task = own_files.make_task("own", {"train": path})
     data = task_data.read_rows(task, tokenizer, 8, ["train"])
-    part = task_data.hold_out(data, 0.25, seed=1)
+    (part,) = task_data.parts(data, 0, 0.25, seed=1)
     train, dev = part.examples["train"], part.examples["dev"]
     assert [e.label for e in dev].count("1") == len(dev) / 2 == 10
     assert len(train) == 60
     assert not {e.text_a for e in train} & {e.text_a for e in dev}
-    assert part.scored_splits == ["dev"]
+    assert part.labelled == {"train", "dev"}
     assert len(part.features["dev"]["own_label_ids"]) == 20
-    again = task_data.hold_out(data, 0.25, seed=1)
+    (again,) = task_data.parts(data, 0, 0.25, seed=1)
     assert again.examples["dev"] == dev
-    assert task_data.hold_out(data, 0.25, seed=2).examples["dev"] != dev
+    (other,) = task_data.parts(data, 0, 0.25, seed=2)
+    assert other.examples["dev"] != dev
     with pytest.raises(ConfigError, match="dev_fraction.*Received"):
-        task_data.hold_out(data, 0.01, seed=1)
+        task_data.parts(data, 0, 0.01, seed=1)
