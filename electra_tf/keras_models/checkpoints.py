@@ -8,10 +8,8 @@ KerasHub's tasks have them; the encoder beside them is KerasHub's.
 import json
 import os
 import shutil
-import typing
 from collections.abc import Callable
 
-import h5py
 import keras
 import numpy as np
 
@@ -87,46 +85,6 @@ def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
     # What a policy such as "bfloat16" has is in no format.
     whole = {name: np.asarray(x, np.float32) for name, x in found.items()}
     return disentangled.fold(whole)
-
-
-def save_keras(
-    save: Callable[..., None],
-    path: str | os.PathLike,
-    overwrite: bool,
-    **kwargs: typing.Any,
-) -> None:
-    """Saves a model so that its file is, at any moment, the old one or whole.
-
-    Args:
-      save: `keras.Model.save`, of the model.
-      path: The file.
-      overwrite: Whether one that is there may go; Keras asks where not.
-      **kwargs: Of `save`.
-
-    Raises:
-      ValueError: If it ends in .h5, which nothing here reads again.
-    """
-    path = os.fspath(path)
-    if path.endswith((".h5", ".hdf5")):
-        raise ValueError(
-            "Expected a file that ends in .keras, or save_weights() with one "
-            f"that ends in .weights.h5. Received: {path!r}"
-        )
-    if not path.endswith(".keras") or not (overwrite and os.path.isfile(path)):
-        save(path, overwrite, **kwargs)
-        return
-    path = os.path.realpath(path)  # A link stays one.
-    # Keras goes by the ending.
-    with files.whole_file(path, ".keras") as temporary:
-        save(temporary, **kwargs)
-
-
-def has_optimizer(path: str | os.PathLike) -> bool:
-    """Whether a file of Keras's `save_weights` has an optimizer's state."""
-    if not h5py.is_hdf5(path):
-        return False
-    with h5py.File(path) as file:
-        return "optimizer" in file
 
 
 def write(

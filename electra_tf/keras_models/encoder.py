@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints, inputs
@@ -52,26 +52,42 @@ def shared_config(model: keras.Model, network: keras.Layer) -> dict:
     } | ({"frozen": frozen} if frozen else {})
 
 
-def model_from(cls: type, config: Mapping, custom_objects=None):
-    """A model of its config.
+class WholeModel(keras.Model):
+    """A model whose weights are there from the beginning."""
 
-    Args:
-      cls: Of the model.
-      config: Of `get_config`.
-      custom_objects: See `keras.saving.deserialize_keras_object`.
-    """
-    arguments = dict(config)
-    frozen = arguments.pop("frozen", ())
-    for name in {"preprocessor", "dtype"} & set(arguments):
-        if isinstance(arguments[name], dict):
-            arguments[name] = keras.saving.deserialize_keras_object(
-                arguments[name], custom_objects
-            )
-    model = cls(**arguments)
-    # Those of a layer behind the layer, which freezes them as well.
-    for layer in model._flatten_layers(include_self=False) if frozen else ():
-        layer.trainable = layer.path not in frozen
-    return model
+    def build(self, input_shape=None):
+        """Does nothing: the sizes are known."""
+
+    def get_build_config(self):
+        return None
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        """See `keras.Model.save`; the file is the old one or whole."""
+        path = os.fspath(filepath)
+        is_there = path.endswith(".keras") and os.path.isfile(path)
+        if not (is_there and overwrite):  # Keras asks where not.
+            super().save(path, overwrite, **kwargs)
+            return
+        path = os.path.realpath(path)  # A link stays one.
+        # Keras goes by the ending.
+        with files.whole_file(path, ".keras") as temporary:
+            super().save(temporary, **kwargs)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        arguments = dict(config)
+        frozen = arguments.pop("frozen", ())
+        for name in {"preprocessor", "dtype"} & set(arguments):
+            if isinstance(arguments[name], dict):
+                arguments[name] = keras.saving.deserialize_keras_object(
+                    arguments[name], custom_objects
+                )
+        model = cls(**arguments)
+        # Those of a layer behind the layer, which freezes them as well.
+        if frozen:
+            for layer in model._flatten_layers(include_self=False):
+                layer.trainable = layer.path not in frozen
+        return model
 
 
 def freeze_like(network: keras.Layer, other: keras.Layer) -> None:
@@ -192,7 +208,7 @@ def output_spec(features, config: configs.EncoderConfig, dtype) -> dict:
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class Encoder(keras.Model):
+class Encoder(WholeModel):
     """ELECTRA's discriminator without its head, or any other such encoder.
 
         encoder = electra_tf.Encoder.from_checkpoint("hf://owner/name")
@@ -271,10 +287,6 @@ class Encoder(keras.Model):
             checkpoint, self.electra.variables, source, "the encoder"
         )
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
-
     def to_checkpoint(self, preprocessor: Preprocessor | None = None):
         """The encoder as a checkpoint of the original has it.
 
@@ -317,7 +329,7 @@ class Encoder(keras.Model):
 
     def predict(self, x, *args, **kwargs):
         """See `keras.Model.predict`."""
-        x = inputs.Checked(self.config)(x)
+        x = inputs.checked(x, None, self.config)
         return super().predict(x, *args, **kwargs)
 
     def call(self, inputs, training=None, return_layers=False):
@@ -358,15 +370,5 @@ class Encoder(keras.Model):
         kwargs.setdefault("input_signature", [signature])
         return super().export(filepath, format, **kwargs)
 
-    def build(self, input_shape=None):
-        """Does nothing: the sizes are known from the beginning."""
-
-    def get_build_config(self):
-        return None
-
     def get_config(self):
         return dataclasses.asdict(self.config) | shared_config(self, self)
-
-    @classmethod
-    def from_config(cls, config):
-        return model_from(cls, config)

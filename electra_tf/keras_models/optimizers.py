@@ -78,6 +78,27 @@ def warn_of_the_end(
         )
 
 
+def refuse_passed_over(model: keras.Model, base: type, step: str) -> None:
+    """Refuses a subclass whose `call` or `compute_loss` no step would call."""
+    for name in ("call", "compute_loss"):
+        if getattr(type(model), name) is not getattr(base, name):
+            raise ValueError(
+                f"Expected {step} in {type(model).__name__} beside {name}: "
+                "that of its base takes the loss of the network. Received: "
+                f"{name} alone"
+            )
+
+
+def check_executions(model: keras.Model, num_steps: int) -> None:
+    """Refuses epochs whose last steps Keras would fill up, of endless data."""
+    if num_steps % model.steps_per_execution:
+        raise ValueError(
+            "Expected steps_per_execution to divide the steps of an epoch. "
+            f"Received: steps_per_execution={model.steps_per_execution}, "
+            f"{num_steps} steps"
+        )
+
+
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     """Counts the batches whose gradients an optimizer has taken.
 

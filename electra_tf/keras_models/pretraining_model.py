@@ -20,12 +20,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import (
-    checkpoints,
-    engine_model,
-    inputs,
-    optimizers,
-)
+from electra_tf.keras_models import checkpoints, inputs, optimizers
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
@@ -43,7 +38,7 @@ DEFAULT_OPTIMIZER = configs.OptimizerConfig(
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class PretrainingModel(keras.Model):
+class PretrainingModel(encoder_lib.WholeModel):
     """ELECTRA's pre-training.
 
         model = electra_tf.PretrainingModel(
@@ -86,11 +81,6 @@ class PretrainingModel(keras.Model):
         super().__init__(
             name=name, dtype=dtype, trainable=trainable, autocast=False
         )
-        if not isinstance(preprocessor, Preprocessor):
-            raise ValueError(
-                "Expected an electra_tf.Preprocessor, which has the "
-                f"vocabulary. Received: preprocessor={preprocessor!r}"
-            )
         self.config = _model_config(preprocessor, settings)
         self.preprocessor = preprocessor
         self.seed = encoder_lib.own_seed(seed)
@@ -162,10 +152,6 @@ class PretrainingModel(keras.Model):
 
     from_preset = from_checkpoint
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
-
     def to_checkpoint(self) -> Checkpoint:
         """Both networks, the optimizer's state and the vocabulary."""
         config, optimizer = self.config, self.optimizer
@@ -234,12 +220,6 @@ class PretrainingModel(keras.Model):
             outputs["disc_logits"] = keras.KerasTensor(shape, "float32")
         return outputs
 
-    def build(self, input_shape=None):
-        """Does nothing: the sizes are known from the beginning."""
-
-    def get_build_config(self):
-        return None
-
     def get_config(self):
         settings = dataclasses.asdict(self.config)
         return {
@@ -251,25 +231,6 @@ class PretrainingModel(keras.Model):
             ),
         }
 
-    @classmethod
-    def from_config(cls, config):
-        return encoder_lib.model_from(cls, config)
-
-    def load_weights(self, filepath, **kwargs):
-        """See `keras.Model.load_weights`.
-
-        Warns of an optimizer in the file, where `compile` made none that would
-        take it.
-        """
-        super().load_weights(filepath, **kwargs)
-        has_none = self.compiled and self.optimizer is None
-        if has_none and checkpoints.has_optimizer(filepath):
-            errors.warn(
-                f"{filepath}: its optimizer is left out, and fit begins at "
-                "step 0; compile(num_train_steps=...) before load_weights "
-                "makes one that takes it"
-            )
-
     # --- Training ---------------------------------------------------
 
     def compile(
@@ -280,7 +241,8 @@ class PretrainingModel(keras.Model):
         num_train_steps: int | None = None,
         micro_batch_size: int = 0,
         jit_compile: bool = False,
-        **kwargs,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
     ):
         """Chooses how to train; `fit` calls it where nobody did.
 
@@ -296,20 +258,13 @@ class PretrainingModel(keras.Model):
             memory; 0 for all of its share. The numbers are the same but for
             dropout and rounding.
           jit_compile: Compile each replica's step with XLA.
-          **kwargs: Of `keras.Model.compile`: `run_eagerly`,
-            `steps_per_execution`.
+          run_eagerly: See `keras.Model.compile`.
+          steps_per_execution: Likewise.
 
         Raises:
-          ValueError: On any other, and if learning_rate or num_train_steps
-            comes with an optimizer that has its own, or a number is none.
+          ValueError: If learning_rate or num_train_steps comes with an
+            optimizer that has its own, or a number is none.
         """
-        unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
-        if unknown:
-            raise ValueError(
-                "Expected run_eagerly and steps_per_execution: the losses and "
-                "metrics are those of the objective. Received: "
-                f"{', '.join(sorted(unknown))}"
-            )
         inputs.positive(micro_batch_size=micro_batch_size or None)
         config = optimizers.asked_config(
             optimizer, learning_rate, num_train_steps, DEFAULT_OPTIMIZER
@@ -324,9 +279,14 @@ class PretrainingModel(keras.Model):
                 f"has. Received: optimizer={optimizer!r}"
             )
         self._optimizer_config = config
-        self._micro_batch_size = micro_batch_size
-        self._compiles_steps = jit_compile
-        self._compile_arguments = kwargs
+        of_keras = {
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+        }
+        self._compiled_with = of_keras | {
+            "micro_batch_size": micro_batch_size,
+            "jit_compile": jit_compile,
+        }
         self._training = None
         # Without an optimizer, it is made when it is known for how many steps.
         super().compile(
@@ -335,7 +295,7 @@ class PretrainingModel(keras.Model):
             # The engine does both.
             auto_scale_loss=False,
             jit_compile=False,
-            **kwargs,
+            **of_keras,
         )
         if num_train_steps is not None:
             self._make_optimizer(num_train_steps)
@@ -345,9 +305,7 @@ class PretrainingModel(keras.Model):
             return None
         return {
             "optimizer": keras.saving.serialize_keras_object(self.optimizer),
-            "micro_batch_size": self._micro_batch_size,
-            "jit_compile": self._compiles_steps,
-            **self._compile_arguments,
+            **self._compiled_with,
         }
 
     def compile_from_config(self, config):
@@ -393,7 +351,9 @@ class PretrainingModel(keras.Model):
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
-        **kwargs,
+        callbacks=None,
+        verbose: typing.Any = "auto",
+        validation_freq: int = 1,
     ):
         """Pre-trains.
 
@@ -409,17 +369,13 @@ class PretrainingModel(keras.Model):
           steps_per_epoch: None for all examples once.
           validation_steps: Batches; None for all.
           validation_batch_size: None for `batch_size`.
-          **kwargs: `callbacks`, `verbose`, `validation_freq`.
+          callbacks: Keras's.
+          verbose: See `keras.Model.fit`.
+          validation_freq: Likewise.
 
         Returns:
           Keras's History.
         """
-        known = {"callbacks", "verbose", "validation_freq"}
-        if unknown := ", ".join(set(kwargs) - known):
-            raise ValueError(
-                f"Expected of fit's arguments {', '.join(sorted(known))}: "
-                f"there are no labels. Received: {unknown}"
-            )
         if not self.compiled:
             self.compile()
         inputs.positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
@@ -427,15 +383,12 @@ class PretrainingModel(keras.Model):
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
-            engine_model.check_executions(self, steps_per_epoch)
+            optimizers.check_executions(self, steps_per_epoch)
             if self.config.unigram_generator:
                 self.set_unigram_generator(data)
             start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
-            kwargs["callbacks"] = [
-                *keras.tree.flatten(kwargs.get("callbacks") or []),
-                start,
-            ]
+            callbacks = [*keras.tree.flatten(callbacks or []), start]
         x = self._checked(x, steps_per_epoch, "x")
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
@@ -452,10 +405,10 @@ class PretrainingModel(keras.Model):
         steps = steps_per_epoch or int(x.cardinality())
         num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
         self._make_optimizer(num_steps)
-        optimizers.warn_of_the_end(
-            self.optimizer, num_steps, kwargs.get("callbacks")
+        optimizers.warn_of_the_end(self.optimizer, num_steps, callbacks)
+        self._prepare_steps(
+            x.element_spec, self._compiled_with["micro_batch_size"]
         )
-        self._prepare_steps(x.element_spec, self._micro_batch_size)
         return super().fit(
             x,
             epochs=epochs,
@@ -463,8 +416,10 @@ class PretrainingModel(keras.Model):
             initial_epoch=initial_epoch,
             steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps,
+            callbacks=callbacks,
+            verbose=verbose,
+            validation_freq=validation_freq,
             shuffle=False,  # A dataset has an order.
-            **kwargs,
         )
 
     def evaluate(self, x, batch_size: int | None = None, steps=None, **kwargs):
@@ -483,11 +438,10 @@ class PretrainingModel(keras.Model):
         self, x, batch_size: int | None = None, verbose="auto", **kwargs
     ):
         """The outputs of `call`; texts are preprocessed first."""
-        is_column = hasattr(x, "to_numpy") or tf.is_tensor(x)
-        if is_column or isinstance(x, str | list | tuple | np.ndarray):
+        if not isinstance(x, Mapping | tf.data.Dataset):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
-        x = inputs.Checked(self.config.encoder)(x)
+        x = inputs.checked(x, None, self.config.encoder)
         return super().predict(x, batch_size, verbose, **kwargs)
 
     def train_on_batch(self, *args, **kwargs):
@@ -497,7 +451,7 @@ class PretrainingModel(keras.Model):
     test_on_batch = train_on_batch
 
     def train_step(self, data):
-        engine_model.refuse_passed_over(self, PretrainingModel, "train_step")
+        optimizers.refuse_passed_over(self, PretrainingModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.
         with tf.control_dependencies(tf.nest.flatten(data)):
             return self._train_step(data)
@@ -514,7 +468,7 @@ class PretrainingModel(keras.Model):
         return self._note(sums)
 
     def test_step(self, data):
-        engine_model.refuse_passed_over(self, PretrainingModel, "test_step")
+        optimizers.refuse_passed_over(self, PretrainingModel, "test_step")
         features = self._with_noise(data)
         return self._note(self._training.engine.replica_eval(features))
 
@@ -587,7 +541,7 @@ class PretrainingModel(keras.Model):
             seed=self.seed,
             micro_batch_size=micro_batch_size,
             dtype_policy=policy if policy == "mixed_float16" else "float32",
-            jit_compile=self._compiles_steps,
+            jit_compile=self._compiled_with["jit_compile"],
         )
         strategy = self.distribute_strategy
         with strategy.scope():
@@ -603,34 +557,39 @@ class PretrainingModel(keras.Model):
             )
             # In none of the model's files.
             self._training = types.SimpleNamespace(
-                engine=engine, ratios=_ratios(network)
+                engine=engine, ratios=self._ratios(element_spec)
             )
+
+    def _ratios(self, element_spec) -> dict[str, "_Ratio"]:
+        """The objective's metrics: a trace tells, no computation."""
+
+        @functools.partial(tf.function, autograph=False)
+        def trace(batch):
+            features = self._with_noise(batch)
+            return self.network.training_loss(features, None, losses.identity)
+
+        _, sums = trace.get_concrete_function(element_spec).structured_outputs
+        shapes = {name: tuple(x.value.shape) for name, x in sums.items()}
+        names = ("loss", *shapes, "gradient_norm")
+        return {name: _Ratio(name, shapes.get(name, ())) for name in names}
 
     def _checked(self, x, steps: int | None, argument: str) -> tf.data.Dataset:
         """A dataset of batches that the model can learn from, or an error."""
-        length, received = self.config.max_seq_length, inputs.short(x, 200)
-        is_dataset = isinstance(x, tf.data.Dataset)
-        if is_dataset:
-            if isinstance(x.element_spec, tuple) and len(x.element_spec) == 1:
-                x = x.map(lambda features: features)
-            spec = x.element_spec
-            received = inputs.short(spec, 200)
-        if (
-            not is_dataset
-            or not isinstance(spec, dict)
-            or any(
-                name not in spec
-                or spec[name].shape.rank != 2
-                or not spec[name].dtype.is_integer
-                or spec[name].shape[1] != length
-                for name in FEATURE_NAMES
-            )
+        shape = [None, self.config.max_seq_length]
+        spec = getattr(x, "element_spec", x)
+        if isinstance(spec, tuple) and len(spec) == 1:
+            x, (spec,) = x.map(lambda features: features), spec
+        if not isinstance(x, tf.data.Dataset) or any(
+            not isinstance(spec, dict)
+            or name not in spec
+            or not spec[name].shape.is_compatible_with(shape)
+            for name in FEATURE_NAMES
         ):
             raise ValueError(
                 f"Expected {argument} as a glob of TFRecords or a "
                 f"tf.data.Dataset of batches of {', '.join(FEATURE_NAMES)}, "
-                f"integers of {length} tokens (max_seq_length; "
-                f"Preprocessor(pad_to_max=True)). Received: {received}"
+                f"each of the shape {shape} (Preprocessor(pad_to_max=True)). "
+                f"Received: {inputs.short(spec, 200)}"
             )
         is_endless = x.cardinality() == tf.data.INFINITE_CARDINALITY
         if x.cardinality() == 0 or steps is None and is_endless:
@@ -640,7 +599,9 @@ class PretrainingModel(keras.Model):
                 + ("one without an end" if is_endless else "one without")
             )
         # Those of TFRecords, with their draws, have been looked at.
-        return x if "noise" in spec else inputs.Checked(self.config.encoder)(x)
+        if "noise" in spec:
+            return x
+        return inputs.checked(x, None, self.config.encoder)
 
     def _with_noise(self, data, step=None) -> dict:
         """The features of a batch, with draws where they come without.
@@ -701,43 +662,12 @@ class _Ratio(keras.metrics.Metric):
         return tf.math.divide_no_nan(value, weight)
 
 
-def _ratios(network) -> dict[str, _Ratio]:
-    """An objective's metrics, of which it is asked: a trace, no computation."""
-    config = network.config
-    ids = tf.TensorSpec([1, config.max_seq_length], tf.int32)
-    noise = tf.TensorSpec([1, draws.noise_width(config)], tf.float32)
-
-    @functools.partial(tf.function, autograph=False)
-    def trace(features, uniform):
-        noise = draws.split_noise(config, uniform)
-        return network.training_loss(
-            features | {"noise": noise}, None, losses.identity
-        )[1]
-
-    traced = trace.get_concrete_function(
-        dict.fromkeys(FEATURE_NAMES, ids), noise
-    )
-    shapes = {
-        name: tuple(sums.value.shape)
-        for name, sums in traced.structured_outputs.items()
-    }
-    names = ("loss", *shapes, "gradient_norm")
-    return {name: _Ratio(name, shapes.get(name, ())) for name in names}
-
-
 def _model_config(
     preprocessor: Preprocessor, settings: dict
 ) -> configs.ElectraConfig:
     """The settings, by the class that they belong to."""
     encoder = {n: x for n, x in settings.items() if n in _ENCODER_FIELDS}
     encoder = {"vocab_size": preprocessor.vocabulary_size} | encoder
-    known = {f.name for f in dataclasses.fields(configs.ElectraConfig)}
-    unknown = set(settings) - _ENCODER_FIELDS - (known - {"encoder"})
-    if unknown:
-        raise ValueError(
-            "Expected the settings of EncoderConfig and ElectraConfig. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
     if encoder["vocab_size"] != preprocessor.vocabulary_size:
         raise ValueError(
             "Expected vocab_size to be that of the preprocessor, "

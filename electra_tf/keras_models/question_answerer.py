@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import passages, question_answering
 
@@ -34,7 +34,7 @@ _EXPECTED = (
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class QuestionAnswerer(TaskModel):
+class QuestionAnswerer(EngineModel):
     """The span of a context that answers a question, or none.
 
         answerer = electra_tf.QuestionAnswerer.from_checkpoint(path)
@@ -196,7 +196,8 @@ class QuestionAnswerer(TaskModel):
         if self._takes_ids(x):
             return super().predict(x, batch_size, verbose, **kwargs)
         # Answers are cut out of the contexts, which somebody must keep.
-        x, batch_size = self._texts(x, batch_size)
+        (x, *_), size = inputs.columns(x)
+        batch_size = batch_size or size
         task, rows = self.task(), self.read_inputs(x)
         examples = task.examples(*rows)
         outputs = {}  # Without a word there is nothing to ask the model.

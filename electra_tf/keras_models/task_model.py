@@ -1,7 +1,7 @@
 """A fine-tuning model as a Keras model, from a checkpoint and back.
 
-What computes is `model.finetuning_model.FinetuningModel`. How it learns, and
-how rows become batches, is in `engine_model`; here rows are texts or pairs.
+What computes is `model.finetuning_model.FinetuningModel`. How it learns is in
+`engine_model`; here rows are texts or pairs.
 
 Shapes: N rows, B batch, L length, C labels.
 """
@@ -24,8 +24,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.keras_models import checkpoints, inputs
 from electra_tf.keras_models import encoder as encoder_lib
-from electra_tf.keras_models.encoder import Encoder
-from electra_tf.keras_models.engine_model import EngineModel
+from electra_tf.keras_models.encoder import Encoder, WholeModel
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
@@ -41,8 +40,10 @@ MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length
 _WITH_PAIRS = ("classification", "multi_label_classification", "regression")
 
 
-class TaskModel(EngineModel):
-    """What the models of all tasks have in common.
+class TaskModel(WholeModel):
+    """What the models of all tasks have in common but for `fit`.
+
+    Who inherits from it sets its attributes, and says how rows become features.
 
     Args:
       encoder: An `Encoder`, whose weights are copied; or the sizes of one, or
@@ -56,13 +57,29 @@ class TaskModel(EngineModel):
         which `keras.utils.set_random_seed` decides.
       name: Of the model.
       dtype: A dtype policy; None for Keras's.
+
+    Attributes:
+      kinds: Of `TaskHead`; the first one of a new head.
+      head_arguments: What `from_checkpoint` takes for the head.
+      class_arguments: And for the class itself.
+      target_names: The head's features that `fit` learns from.
+      bookkeeping: And those that are of no use to a network.
+      score_names: Of the head's `metric_sums`: what `evaluate` tells.
+      target_rank: Axes of the labels; with several for a row they are two.
+      num_label_values: Of labels that are ids or decisions; None for others.
+      teaches_in_evaluation: Whether a loss without dropout needs the labels to
+        predict, too.
     """
 
-    # Of `TaskHead`; the first one of a new head.
     kinds: tuple[str, ...]
-    # What `from_checkpoint` takes for the head, and for the class itself.
     head_arguments: tuple[str, ...] = ()
     class_arguments: tuple[str, ...] = ("name", "dtype")
+    target_names: tuple[str, ...]
+    bookkeeping: tuple[str, ...] = ()
+    score_names: typing.Any = ()
+    target_rank: typing.Any = 1
+    num_label_values: typing.Any = None
+    teaches_in_evaluation = False
 
     def __init__(
         self,
@@ -84,7 +101,15 @@ class TaskModel(EngineModel):
             )
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
-        _check_preprocessor(preprocessor, config)
+        if preprocessor is not None:
+            has = preprocessor.max_seq_length, preprocessor.vocabulary_size
+            most = config.max_position_embeddings, config.vocab_size
+            if has[0] > most[0] or has[1] > most[1]:
+                raise ValueError(
+                    "Expected a preprocessor of at most {} tokens a row and {} "
+                    "in its vocabulary, as the encoder has. Received: {} and "
+                    "{}".format(*most, *has)
+                )
         super().__init__(name=name, dtype=dtype, autocast=False)
         with encoder_lib.policy_scope(self.dtype_policy):
             layers = task_head.make_head(head, config)
@@ -289,12 +314,6 @@ class TaskModel(EngineModel):
         if y is not None:
             targets = y if isinstance(y, dict) else {self.target_names[0]: y}
             for name, values in targets.items():
-                rank = tf.TensorShape(values.shape).rank
-                if rank not in (None, self.target_rank):
-                    raise ValueError(
-                        f"Expected labels of {self.target_rank} axes. Received:"
-                        f" {name} of the shape {values.shape}"
-                    )
                 values = tf.ensure_shape(values, [None] * self.target_rank)
                 is_id = self.num_label_values is not None
                 if is_id or tf.as_dtype(values.dtype).is_integer:
@@ -505,27 +524,6 @@ class TaskModel(EngineModel):
         head = checkpoint.head
         return head if head is not None and head.kind in cls.kinds else None
 
-    def check_predictions(self, predictions, rank: int) -> np.ndarray:
-        """What `decode_predictions` was given, as an array.
-
-        Args:
-          predictions: <float>[..., C].
-          rank: Its axes.
-
-        Raises:
-          ValueError: If the shape is another, or a number not finite.
-        """
-        predictions = np.asarray(predictions)
-        shape, num_labels = predictions.shape, len(self.labels)
-        is_good = len(shape) == rank and shape[-1] == num_labels
-        if not is_good or not np.isfinite(predictions).all():
-            what = f"shape {shape}" if not is_good else "nan or inf"
-            raise ValueError(
-                f"Expected finite predictions of {num_labels} labels, of "
-                f"{rank} axes. Received: {what}"
-            )
-        return predictions
-
     def get_config(self):
         head = dataclasses.asdict(self.head)
         if self.head.labels is not None:  # As JSON has it.
@@ -542,25 +540,16 @@ class TaskModel(EngineModel):
             "head_dropout": self.head_dropout,
         }
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return encoder_lib.model_from(cls, config, custom_objects)
-
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
-
     def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.
 
         Raises:
           ValueError: If it has no preprocessor, hence no vocabulary.
         """
-        if not isinstance(self.preprocessor, Preprocessor):
+        if self.preprocessor is None:
             raise ValueError(
-                "Expected a model with an electra_tf.Preprocessor, whose "
-                "vocabulary belongs to a checkpoint. Received: "
-                f"preprocessor={self.preprocessor!r}"
+                "Expected a model with a preprocessor, whose vocabulary is in "
+                "a checkpoint. Received: preprocessor=None"
             )
         optimizer = self.optimizer if self.compiled else None
         return Checkpoint(
@@ -657,28 +646,4 @@ class TaskModel(EngineModel):
                 has_pairs=has_pairs,
                 max_seq_length=max_seq_length,
                 name=name,
-            )
-
-
-def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:
-    """Refuses one that is none, or does not fit the encoder."""
-    if preprocessor is None:
-        return
-    if not isinstance(preprocessor, Preprocessor):
-        raise ValueError(
-            "Expected an electra_tf.Preprocessor, or None for a model that "
-            f"takes token ids. Received: preprocessor={preprocessor!r}"
-        )
-    for name, received, most in (
-        (
-            "max_seq_length",
-            preprocessor.max_seq_length,
-            encoder.max_position_embeddings,
-        ),
-        ("vocabulary_size", preprocessor.vocabulary_size, encoder.vocab_size),
-    ):
-        if received > most:
-            raise ValueError(
-                f"Expected a preprocessor with a {name} of at most {most}, as "
-                f"the encoder has it. Received: {name}={received}"
             )

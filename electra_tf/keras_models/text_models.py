@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
-from electra_tf.tasks import text_tasks
 
 # Of a regressor's least label and scale, in files of weights.
 _UNIT = "unit"
@@ -24,7 +23,7 @@ _ROUNDING = 1e-6
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextClassifier(TaskModel):
+class TextClassifier(EngineModel):
     """One label for each text or pair of texts, or any number of them.
 
         classifier = electra_tf.TextClassifier.from_checkpoint(
@@ -165,7 +164,7 @@ class TextClassifier(TaskModel):
           A label for each row; with several labels a row a list of those that
           are likelier than not.
         """
-        predictions = self.check_predictions(predictions, 2)
+        predictions = np.asarray(predictions)
         if not self.multi_label:
             best = np.argmax(predictions, axis=-1)
             return [self.given_labels[i] for i in best]
@@ -185,29 +184,22 @@ class TextClassifier(TaskModel):
         return super().for_keras(x, y, y_pred, sample_weight)
 
     def class_weights(self, class_weight, targets):
-        if self.multi_label:
+        is_balanced = isinstance(class_weight, str) and targets is not None
+        is_mapping = isinstance(class_weight, Mapping)
+        if self.multi_label or not (is_balanced or is_mapping):
             return super().class_weights(class_weight, targets)
-        if isinstance(class_weight, Mapping):
-            keys = enumerate(class_weight)
-            ids = [self._labels.known(k, "class_weight", i) for i, k in keys]
-            weights = inputs.numbers(
-                list(class_weight.values()), "class_weight", len(ids), least=0.0
-            )
+        if is_mapping:
             class_weight = {
-                self.labels[i]: float(w)
-                for i, w in zip(ids, weights, strict=True)
+                self._labels.known(label, "class_weight", place): weight
+                for place, (label, weight) in enumerate(class_weight.items())
             }
-        elif class_weight != "balanced" or targets is None:
-            raise ValueError(
-                "Expected class_weight as label -> weight or, of labels that "
-                f"are columns, 'balanced'. Received: {class_weight!r}"
-            )
-        task = text_tasks.ClassificationTask(self.task_name, self.labels)
-        examples = [
-            text_tasks.TextExample(i, "", None, self.labels[label], ("y", i))
-            for i, label in enumerate(targets)
-        ]
-        return task.loss_weights(examples, class_weight)[0]
+        if targets is None:
+            targets = np.arange(len(self.labels))
+        # Late: it takes its time to import.
+        from sklearn.utils import class_weight as sklearn_weights
+
+        weights = sklearn_weights.compute_sample_weight(class_weight, targets)
+        return weights.astype(np.float32)
 
     def get_config(self):
         return super().get_config() | {
@@ -217,7 +209,7 @@ class TextClassifier(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextRegressor(TaskModel):
+class TextRegressor(EngineModel):
     """A number for each text or pair of texts.
 
         regressor = electra_tf.TextRegressor.from_checkpoint(path)
@@ -297,7 +289,7 @@ class TextRegressor(TaskModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        values = inputs.numbers(_as_numbers(y), name, num_rows)
+        values = inputs.numbers(y, name, num_rows)
         least, greatest = float(values.min()), float(values.max())
         if not task_head.float32_tells_apart(least, greatest):
             raise ValueError(
@@ -354,14 +346,6 @@ class TextRegressor(TaskModel):
                 f"{least + scale:g}, in a model that predicts from {first:g} "
                 f"to {first + ours:g}"
             )
-
-
-def _as_numbers(y):
-    """Labels of a task's examples, which are texts; all others as they are."""
-    if not isinstance(y, list) or not all(isinstance(v, str) for v in y):
-        return y
-    values = [text_tasks.number(label) for label in y]
-    return values if np.isfinite(values).all() else y
 
 
 def _labels_head(labels, multi_label, pooling=None) -> task_head.TaskHead:

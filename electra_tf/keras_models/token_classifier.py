@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
 from electra_tf.tasks import tagging
 
@@ -19,7 +19,7 @@ Words = list[list[str]]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TokenClassifier(TaskModel):
+class TokenClassifier(EngineModel):
     """A label for each word, read at the word's first token.
 
         tagger = electra_tf.TokenClassifier.from_checkpoint(
@@ -158,7 +158,8 @@ class TokenClassifier(TaskModel):
         if self._takes_ids(x):
             return super().predict(x, batch_size, verbose, **kwargs)
         # What is said of tokens belongs to words, which are in the texts.
-        x, batch_size = self._texts(x, batch_size)
+        (x, *_), size = inputs.columns(x)
+        batch_size = batch_size or size
         found = super().predict(x, batch_size, verbose, **kwargs)
         rows = self.read_inputs(x)
         task, tokenizer = self.task(), self.preprocessor.tokenizer
@@ -197,7 +198,7 @@ class TokenClassifier(TaskModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        predictions = self.check_predictions(predictions, 3)
+        predictions = np.asarray(predictions)
         names = self.head.tags or self.labels
         found = []
         for row in predictions:

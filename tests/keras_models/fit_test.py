@@ -47,8 +47,6 @@ def test_steps_behind_the_end_of_the_schedule_are_told(pretrained):
         model.fit(TEXTS, TARGETS, epochs=0, **rows)
     with pytest.warns(UserWarning, match="3 of 5 steps to come learn nothing"):
         model.fit(TEXTS, TARGETS, epochs=1, **rows)
-    with pytest.warns(UserWarning, match="1 of 1 steps to come"):
-        model.train_on_batch(TEXTS[:4], TARGETS[:4])
     data = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(4)
     data = data.filter(lambda *_: True)
     ids = data.map(lambda texts, _: (model.preprocessor(texts), [0] * 4))
@@ -213,15 +211,6 @@ def test_what_the_papers_optimizer_refuses(pretrained):
     rates = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.5)
     with pytest.raises(ValueError, match="schedule.*Received: learning_rate="):
         found.fit(TEXTS, TARGETS, callbacks=[rates], verbose=0)
-
-
-def test_an_old_file_is_refused(pretrained, tmp_path):
-    for found in (
-        classifier(pretrained),
-        electra_tf.Encoder.from_checkpoint(pretrained),
-    ):
-        with pytest.raises(ValueError, match="in .keras.*Received: .*/a.h5"):
-            found.save(tmp_path / "a.h5")
 
 
 def test_arguments_of_from_checkpoint(pretrained, tmp_path):

@@ -228,21 +228,6 @@ def test_starts_with_what_the_data_say(files):
     )
 
 
-def test_an_optimizer_that_a_file_has_in_vain_is_told(tmp_path):
-    path = tmp_path / "a.weights.h5"
-    model = _model()
-    model.compile(OPTIMIZER, num_train_steps=10)
-    model.save_weights(path)
-    other = _model()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        other.load_weights(path)  # Not to go on.
-        model.load_weights(path)
-    other.compile(OPTIMIZER)
-    with pytest.warns(UserWarning, match=r"compile\(num_train_steps=...\) bef"):
-        other.load_weights(path)
-
-
 def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
     model = _model()
     model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
@@ -475,7 +460,6 @@ def test_other_objectives(changes):
     "settings, message",
     [
         ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
-        ({"width": 5}, "EncoderConfig and ElectraConfig. Received: width"),
         ({"max_seq_length": 99}, "must not exceed"),
         ({"seed": -1}, "from 0 to 2\\*\\*31 - 1. Received: seed=-1"),
     ],
@@ -483,11 +467,6 @@ def test_other_objectives(changes):
 def test_settings_it_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
         _model(**settings)
-
-
-def test_a_vocabulary_is_no_preprocessor():
-    with pytest.raises(ValueError, match="Expected an electra_tf.Preproc"):
-        electra_tf.PretrainingModel("vocab.txt", hidden_size=8)
 
 
 def test_what_is_not_scored_is_told(model, files):
@@ -532,7 +511,6 @@ def test_what_compile_refuses(model):
         ({"optimizer": 5e-4}, "optimizer=0.0005"),
         ({"optimizer": adam, "num_train_steps": 9}, "brings its own"),
         ({"optimizer": by_layer}, "layerwise_lr_decay=0.8"),
-        ({"loss": "mse"}, "those of the objective"),
         ({"num_train_steps": 0}, "num_train_steps=0"),
         ({"micro_batch_size": -1}, "micro_batch_size=-1"),
     ):
@@ -541,15 +519,13 @@ def test_what_compile_refuses(model):
 
 
 def test_what_fit_refuses(model, files):
-    halves = _ids(12).map(lambda x: {n: x[n] / 2 for n in x})
-    for x in (["a text"], _ids(7), tf.data.Dataset.range(3), halves):
+    for x in (["a text"], _ids(7), tf.data.Dataset.range(3)):
         with pytest.raises(ValueError, match="x as a glob of TFRecords or"):
             model.fit(x)
     for x in (_ids(12).repeat(), _ids(12).take(0)):
         with pytest.raises(ValueError, match="x as a dataset with batches"):
             model.fit(x)
     for arguments in (
-        {"y": [1]},
         {"validation_data": 3},
         {"batch_size": 0},
         {"steps_per_epoch": 0},
@@ -557,7 +533,7 @@ def test_what_fit_refuses(model, files):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             model.fit(_ids(12), **arguments)
     outside = _ids(12).map(lambda x: x | {"input_ids": x["input_ids"] + 20})
-    with pytest.raises(tf.errors.OpError, match="input_ids in x from 0 to 19"):
+    with pytest.raises(tf.errors.OpError, match="input_ids from 0 to 19"):
         model.evaluate(outside, verbose=0)
 
     class Doubled(electra_tf.PretrainingModel):

@@ -173,7 +173,6 @@ def test_weights_of_classes_without_a_preprocessor(pretrained):
     found.compile(num_train_steps=1)
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
     for use in (
-        lambda **how: found.train_on_batch(x, y, **how),
         lambda **how: found.fit(x, y, verbose=0, **how),
         lambda **how: found.fit(data, verbose=0, **how),
     ):
