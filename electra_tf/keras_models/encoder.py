@@ -73,6 +73,28 @@ class WholeModel(keras.Model):
         with files.whole_file(path, ".keras") as temporary:
             super().save(temporary, **kwargs)
 
+    def to_checkpoint(self) -> Checkpoint:
+        """Its networks as a checkpoint of the original has them."""
+        raise NotImplementedError
+
+    def save_checkpoint(
+        self,
+        path: str | os.PathLike,
+        format: str = "electra_tf",  # noqa: A002
+    ) -> None:
+        """Writes a folder that the gin runs, the tools and others read.
+
+        As "electra_tf" it is a model directory: for `from_checkpoint`, for
+        `FinetuningConfig.init_checkpoint`, with `keep_head` or without, and for
+        tools/export_saved_model.py.
+
+        Args:
+          path: A new or empty folder.
+          format: "electra_tf", "huggingface", "kerashub", "original" or
+            "model_garden".
+        """
+        checkpoints.write(self.to_checkpoint(), path, format)
+
     @classmethod
     def from_config(cls, config, custom_objects=None):
         arguments = dict(config)
@@ -167,20 +189,17 @@ def check_features(features, longest: int) -> dict:
     tensors = {name: features[name] for name in ENCODER_FEATURES}
     # One row's mask would count for all rows.
     shapes = [tf.TensorShape(x.shape) for x in tensors.values()]
-    types = [keras.backend.standardize_dtype(x.dtype) for x in tensors.values()]
+    types = {keras.backend.standardize_dtype(x.dtype) for x in tensors.values()}
     if (
         any("int" not in dtype and dtype != "bool" for dtype in types)
         or any(shape.rank != 2 for shape in shapes)
         or not all(map(shapes[0].is_compatible_with, shapes))
         or any((shape[1] or 0) > longest for shape in shapes)
     ):
-        received = ", ".join(
-            f"{name} of {dtype} and the shape {shape}"
-            for name, dtype, shape in zip(tensors, types, shapes, strict=True)
-        )
         raise ValueError(
             f"Expected {names} of integers, of one shape (batch, length), and "
-            f"at most {longest} positions. Received: {received}"
+            f"at most {longest} positions. Received: {', '.join(types)} of the "
+            f"shapes {', '.join(map(str, shapes))}"
         )
     return tensors
 
@@ -194,17 +213,6 @@ def encode(electra, features, seed_generator, training, **kwargs) -> dict:
         training=training,
         **kwargs,
     )
-
-
-def output_spec(features, config: configs.EncoderConfig, dtype) -> dict:
-    """Shapes and types of `encode`."""
-    checked = check_features(features, config.max_position_embeddings)
-    rows, length = checked["input_ids"].shape
-    width = config.hidden_size
-    return {
-        "sequence_output": keras.KerasTensor((rows, length, width), dtype),
-        "pooled_output": keras.KerasTensor((rows, width), dtype),
-    }
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -340,21 +348,6 @@ class Encoder(WholeModel):
             training,
             return_layers=return_layers,
         )
-
-    def compute_output_spec(self, inputs, training=None, return_layers=False):
-        outputs: dict = output_spec(inputs, self.config, self.compute_dtype)
-        if return_layers:
-            hidden = outputs["sequence_output"]
-            rows, length, _ = hidden.shape
-            heads = self.config.num_attention_heads
-            probs = keras.KerasTensor((rows, heads, length, length), "float32")
-            num_layers = self.config.num_hidden_layers
-            outputs |= {
-                "embedding_output": hidden,
-                "all_encoder_layers": [hidden] * num_layers,
-                "attention_probs": [probs] * num_layers,
-            }
-        return outputs
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
         """Exports `call`, see `keras.Model.export`.

@@ -22,12 +22,6 @@ def asked_config(
 ) -> configs.OptimizerConfig | None:
     """The paper's optimizer that `compile` was asked for; None for another.
 
-    Args:
-      optimizer: Of `compile`: "auto", a `configs.OptimizerConfig`, or any.
-      learning_rate: Of `compile`: the peak of the paper's schedule.
-      num_train_steps: Of `compile`.
-      default: What "auto" stands for.
-
     Raises:
       ValueError: If a schedule comes beside an optimizer that has its own, or
         is none.
@@ -54,11 +48,7 @@ def warn_of_the_end(
 ) -> None:
     """Warns of steps that learn nothing, as they are behind the schedule's end.
 
-    Args:
-      optimizer: The paper's, or another one, of which nothing is said.
-      num_steps: That are to come; None if nobody knows.
-      callbacks: Of `fit`; with one that may go on within these steps nothing
-        is said either.
+    Nothing is said where a callback may go on within them.
     """
     is_resumed = any(
         isinstance(callback, keras.callbacks.BackupAndRestore)

@@ -68,15 +68,11 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**(kwargs | {"autocast": False}))
-        for name, value in (
-            ("do_lower_case", do_lower_case),
-            ("strip_accents", strip_accents),
-        ):
-            if value is not None and not isinstance(value, bool):
-                raise ValueError(
-                    f"Expected {name} as True, False or None. Received: "
-                    f"{name}={value!r}"
-                )
+        if not {do_lower_case, strip_accents} <= {True, False, None}:
+            raise ValueError(
+                "Expected do_lower_case and strip_accents as True, False or "
+                f"None. Received: {do_lower_case!r} and {strip_accents!r}"
+            )
         if isinstance(vocabulary, str | os.PathLike):
             known = vocabulary_lib.load(vocabulary)
         else:
@@ -302,9 +298,16 @@ def as_texts(value) -> tf.Tensor:
         if isinstance(value, np.ndarray):
             value = value.tolist()
         rows = value if isinstance(value, list) else [value]
-        for index, text in enumerate(rows):
-            _check_string(text, index)
-        value = tf.constant(value, tf.string)
+        try:
+            value = tf.constant(value, tf.string)
+        except (TypeError, ValueError) as error:
+            odd = [
+                f"{text!r} at {row}"
+                for row, text in enumerate(rows)
+                if not isinstance(text, str | bytes)
+            ]
+            received = odd[0] if odd else errors.first_line(error)
+            raise ValueError(f"{_EXPECTED}. Received: {received}") from None
     if value.dtype != tf.string:
         raise ValueError(
             f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"
@@ -313,24 +316,7 @@ def as_texts(value) -> tf.Tensor:
         value = tf.squeeze(value, 1)
     if value.shape.rank not in (0, 1):
         raise ValueError(
-            f"{_EXPECTED}. Received: strings of shape {value.shape}"
+            f"{_EXPECTED}, which tuple(map(list, zip(*pairs))) makes of a list "
+            f"of pairs. Received: strings of shape {value.shape}"
         )
     return value
-
-
-def _check_string(text, index: int) -> None:
-    if isinstance(text, list | np.ndarray) and len(text) == 1:
-        text = text[0]  # Of [B, 1].
-    received = f"{text!r}, of type {type(text).__name__}"
-    if isinstance(text, str | bytes):
-        try:
-            text.encode() if isinstance(text, str) else None
-            return
-        except UnicodeError:
-            received = "half of a character, a surrogate"
-    if isinstance(text, list | tuple) and len(text) == 2:
-        received += (
-            " (if these are pairs, give the first texts and the second ones: "
-            "tuple(map(list, zip(*pairs))))"
-        )
-    raise ValueError(f"{_EXPECTED}. Received: {received}, at {index}")

@@ -141,7 +141,18 @@ class PretrainingModel(encoder_lib.WholeModel):
                 prefix = tf.train.latest_checkpoint(prefix)
             saving.restore_variables(model.network.variables, prefix, "model")
             return model
-        _refuse_other_generator(model.config, checkpoint, source)
+        others = sizes.other_sizes(model.config, checkpoint, source)
+        acts = {
+            checkpoint.generator.hidden_act,
+            model.config.encoder.hidden_act,
+        }
+        if model.config.untied_generator and len(acts) > 1:
+            others.append(f"a generator and a discriminator of {acts}")
+        if others:
+            raise errors.CheckpointError(
+                "Expected the networks that the original builds of these "
+                f"settings. Received: {source}, with {', '.join(others)}"
+            )
         if model.config.disentangled_embeddings:
             whole = disentangled.unfold(checkpoint.tensors)
             checkpoint = dataclasses.replace(checkpoint, tensors=whole)
@@ -175,19 +186,6 @@ class PretrainingModel(encoder_lib.WholeModel):
             **state,
         )
 
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-    ) -> None:
-        """Writes a folder that fine-tuning and the tools read.
-
-        Args:
-          path: A new or empty folder.
-          format: See `Encoder.save_checkpoint`.
-        """
-        checkpoints.write(self.to_checkpoint(), path, format)
-
     def encoder(self, **kwargs) -> encoder_lib.Encoder:
         """The discriminator's encoder, with copies of its weights.
 
@@ -210,14 +208,6 @@ class PretrainingModel(encoder_lib.WholeModel):
                 outputs["sequence_output"]
             )
             outputs["disc_logits"] = tf.cast(logits, tf.float32)
-        return outputs
-
-    def compute_output_spec(self, inputs, training=None):
-        config = self.config.encoder
-        outputs = encoder_lib.output_spec(inputs, config, self.compute_dtype)
-        if self.config.has_binary_discriminator:
-            shape = outputs["sequence_output"].shape[:2]
-            outputs["disc_logits"] = keras.KerasTensor(shape, "float32")
         return outputs
 
     def get_config(self):
@@ -528,12 +518,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 return
         self.train_function = self.test_function = None
         if size is None:
-            if micro_batch_size:
-                raise ValueError(
-                    "Expected batches of one size, for micro_batch_size="
-                    f"{micro_batch_size}: drop_remainder=True. Received: "
-                    f"{element_spec['input_ids']}"
-                )
+            # Micro-batches need to know; see the batches' `drop_remainder`.
             size = self.distribute_strategy.num_replicas_in_sync
         policy = self.dtype_policy.name
         run = configs.RunConfig(
@@ -685,12 +670,9 @@ def _run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
     """The configuration of a pre-training run; None where there was none."""
     folder = model_directory.folder_of(path)
     try:
-        record = model_directory.read_config(folder) if folder else {}
+        return folder and model_directory.read_pretraining_config(folder)
     except errors.ConfigError:
         return None
-    if folder is None or record.get("class") != "PretrainingConfig":
-        return None
-    return model_directory.read_pretraining_config(folder)
 
 
 def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
@@ -715,34 +697,3 @@ def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
     if checkpoint.max_seq_length is not None:
         settings["max_seq_length"] = checkpoint.max_seq_length
     return settings
-
-
-def _refuse_other_generator(
-    config: configs.ElectraConfig, checkpoint: Checkpoint, source: str
-) -> None:
-    """Refuses weights of a generator that is built otherwise here.
-
-    Its heads are one for each 64 of its width, and it has the discriminator's
-    activation, as in the original; neither is in a tensor's shape.
-    """
-    theirs, whole = checkpoint.generator, checkpoint.discriminator
-    if not config.untied_generator or theirs is None or whole is None:
-        return
-    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
-    differences = [
-        f"{name}={there} (here {here})"
-        for name, here, there in sizes.differences(
-            config.generator, theirs, ignore
-        )
-    ]
-    if theirs.hidden_act != whole.hidden_act:
-        differences.append(
-            f"hidden_act={theirs.hidden_act} (that of the discriminator "
-            f"{whole.hidden_act})"
-        )
-    if differences:
-        raise errors.CheckpointError(
-            "Expected the generator that the original builds beside such a "
-            f"discriminator. Received: {source}, whose generator has "
-            f"{', '.join(differences)}"
-        )

@@ -118,17 +118,6 @@ class QuestionAnswerer(EngineModel):
             return _new_head(has_it, **options), False
         return head, True
 
-    def compile(self, optimizer="auto", loss="auto", **kwargs):
-        """See `TaskModel.compile`; the loss is the head's own."""
-        metrics = kwargs.get("metrics", "auto")
-        if loss not in ("auto", None) or metrics not in ("auto", None):
-            raise ValueError(
-                "Expected the loss and the metrics of question answering, "
-                "'auto', whose predictions are no tensor. Received: loss="
-                f"{loss!r}, metrics={metrics!r}"
-            )
-        super().compile(optimizer, loss, **kwargs)
-
     def answer(self, outputs):
         return dict(outputs)
 
@@ -228,11 +217,6 @@ class QuestionAnswerer(EngineModel):
         Args:
           predictions: Of `predict`.
         """
-        if not isinstance(predictions, Mapping) or "answer" not in predictions:
-            raise ValueError(
-                "Expected what predict returns. Received: "
-                f"{inputs.short(predictions)}"
-            )
         options = self.options
         most = options.qa_na_threshold
         return [
@@ -308,59 +292,39 @@ def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
 
 def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
     """Text and first character of each row's answer."""
-    contexts = rows[1]
-    found: list[tuple[str, int] | None] = []
-    for row, (value, context) in enumerate(
-        zip(inputs.rows(y, name, len(contexts)), contexts, strict=True)
-    ):
-        if isinstance(value, Mapping) and {*value} >= {"text", "answer_start"}:
-            value = _first_of_squad(value)
-        pair = value if isinstance(value, tuple | list) else (value, None)
-        text: typing.Any
-        text, start = pair if len(pair) == 2 else (pair, None)
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
-        if text is None or text == "":
-            # As in a dataset, where each row has a start.
-            found.append(None)
-            continue
-        is_text = isinstance(text, str) and text.strip()
-        if is_text and start is None:
-            start = _place(text, context)
-        if not is_text or not isinstance(start, int | np.integer) or start < 0:
+    answers = []
+    values = inputs.rows(y, name, len(rows[1]))
+    for row, (value, context) in enumerate(zip(values, rows[1], strict=True)):
+        try:
+            answers.append(_answer(value, context))
+        except (TypeError, ValueError, KeyError):
             raise ValueError(
                 f"Expected {name} as an answer in each context: its text, "
                 "(text, start), SQuAD's {'text': [...], 'answer_start': [...]},"
                 f" or '' for none. Received: {inputs.short(value)} in row {row}"
                 f", whose context is {inputs.short(context, 80)}"
-            )
-        found.append((text, int(start)))
-    return found
+            ) from None
+    return answers
 
 
-def _first_of_squad(answers: Mapping):
-    """The first of SQuAD's answers, as the gin runs learn; "" for none.
+def _answer(value, context: str) -> tuple[str, int] | None:
+    """The first answer of any form; without a start it is looked for.
 
-    Args:
-      answers: "text" and "answer_start", of several answers or of one.
-
-    Returns:
-      A text and its first character; `answers` where they are neither.
+    Raises:
+      TypeError, ValueError, KeyError: If it is none of this context.
     """
-    texts, starts = answers["text"], answers["answer_start"]
-    if isinstance(texts, str | bytes):
-        texts, starts = [texts], [starts]
-    if not all(
-        isinstance(of_all, Sequence | np.ndarray) for of_all in (texts, starts)
-    ) or len(texts) != len(starts):
-        return answers
-    return (texts[0], starts[0]) if len(texts) else ""
-
-
-def _place(answer: str, context: str) -> int:
-    """The first character of an answer's first occurrence; -1 if there is none.
-
-    Of those that are no part of a longer word or number, if there are such.
-    """
-    whole = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", context)
-    return whole.start() if whole else context.find(answer)
+    if isinstance(value, Mapping):
+        columns = (np.atleast_1d(value[n]) for n in ("text", "answer_start"))
+        value = next(zip(*columns, strict=True), "")
+    text, start = value if isinstance(value, tuple | list) else (value, None)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if text is None or text == "":
+        return None  # In a dataset each row has a start.
+    if start is None:
+        # Of whole words, if it occurs as such.
+        whole = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context)
+        start = whole.start() if whole else context.index(text)
+    if not text.strip() or start < 0:
+        raise ValueError
+    return str(text), int(start)

@@ -380,14 +380,7 @@ class TaskModel(WholeModel):
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
-        if any(
-            name.startswith("sequence_summary") for name in checkpoint.unused
-        ):
-            raise errors.CheckpointError(
-                f"Expected a model of {', '.join(task_head.KINDS)}. Received: "
-                f"{source}, a model for multiple choice, of which "
-                "Encoder.from_checkpoint takes the encoder"
-            )
+        checkpoint.refuse_other_head(source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if task is not None and not is_kept:
             head = dataclasses.replace(head, task_name=task.name)
@@ -397,18 +390,13 @@ class TaskModel(WholeModel):
                 f"A new head for {head.kind}: that of {source} is for "
                 f"{theirs.kind}"
             )
-        length = getattr(preprocessor, "max_seq_length", None)
-        if not is_auto and max_seq_length not in (None, length):
+        has_windows = preprocessor is None and "windows" in head.options
+        if has_windows or not is_auto and max_seq_length is not None:
             raise ValueError(
-                "Expected max_seq_length for the checkpoint's own preprocessor."
-                f" Received: max_seq_length={max_seq_length} with "
+                "Expected the checkpoint's own preprocessor, which has "
+                "max_seq_length, that of windows too. Received: "
+                f"max_seq_length={max_seq_length} with "
                 f"preprocessor={preprocessor!r}"
-            )
-        if preprocessor is None and "windows" in head.options:
-            raise ValueError(
-                f"Expected a preprocessor, as the model in {source} reads long "
-                "texts in windows, and nothing else says of how many tokens. "
-                "Received: preprocessor=None"
             )
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
@@ -562,23 +550,6 @@ class TaskModel(WholeModel):
             vocabulary=self.preprocessor.vocabulary,
             max_seq_length=self.max_seq_length,
         )
-
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-    ) -> None:
-        """Writes a folder that the gin runs, the tools and others read.
-
-        As "electra_tf" it is a model directory: for `from_checkpoint`, for
-        `FinetuningConfig.init_checkpoint`, with `keep_head` or without, and for
-        tools/export_saved_model.py.
-
-        Args:
-          path: A new or empty folder.
-          format: See `Encoder.save_checkpoint`.
-        """
-        checkpoints.write(self.to_checkpoint(), path, format)
 
     def save_to_preset(self, path: str | os.PathLike) -> None:
         """Writes a preset, which `from_preset` takes.

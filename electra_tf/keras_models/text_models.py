@@ -68,7 +68,7 @@ class TextClassifier(EngineModel):
     ):
         if activation not in ("auto", None):
             raise ValueError(
-                "Expected the activation 'auto', for probabilities, or None. "
+                "Expected activation='auto', for probabilities, or None. "
                 f"Received: activation={activation!r}"
             )
         if head is None:
@@ -332,20 +332,10 @@ class TextRegressor(EngineModel):
 
     def load_own_variables(self, store):
         variables = dict(store)
-        theirs = variables.pop(_UNIT, None)
+        unit = variables.pop(_UNIT, None)
         super().load_own_variables(variables)
-        if theirs is None:
-            return
-        least, scale = map(float, theirs)
-        if "scale" not in self.head.options:
-            self._set_unit(least, scale)
-        elif self.unit != (least, scale):
-            first, ours = self.unit
-            errors.warn(
-                f"Weights that learned labels from {least:g} to "
-                f"{least + scale:g}, in a model that predicts from {first:g} "
-                f"to {first + ours:g}"
-            )
+        if unit is not None:
+            self._set_unit(*map(float, unit))
 
 
 def _labels_head(labels, multi_label, pooling=None) -> task_head.TaskHead:
@@ -372,16 +362,6 @@ def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
 
 
 def _pooling_options(pooling: str | None) -> dict:
-    """Of a new head; nothing for the original's.
-
-    Raises:
-      ValueError: If there is no such pooling.
-    """
-    if pooling in (None, configs.DEFAULT_POOLING):
-        return {}
-    if pooling not in configs.POOLINGS:
-        raise ValueError(
-            f"Expected a pooling of {', '.join(configs.POOLINGS)}. Received: "
-            f"{pooling!r}."
-        )
-    return {"pooling": pooling}
+    """Of a new head; nothing for the original's."""
+    is_usual = pooling in (None, configs.DEFAULT_POOLING)
+    return {} if is_usual else {"pooling": pooling}

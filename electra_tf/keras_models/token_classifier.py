@@ -73,13 +73,7 @@ class TokenClassifier(EngineModel):
         return tf.nn.softmax(outputs["logits"])
 
     def compile(self, optimizer="auto", loss="auto", **kwargs):
-        """See `TaskModel.compile`.
-
-        Args:
-          optimizer: Likewise.
-          loss: Likewise.
-          **kwargs: Likewise. `weighted_metrics` leave padding out.
-        """
+        """See `EngineModel.compile`; `weighted_metrics` leave padding out."""
         metrics = kwargs.get("metrics", "auto")
         if metrics and not (isinstance(metrics, str) and metrics == "auto"):
             errors.warn(
