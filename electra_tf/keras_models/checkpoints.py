@@ -35,11 +35,6 @@ def name_of(source: Source) -> str:
 def read(source: Source) -> Checkpoint:
     """Reads a checkpoint of any format.
 
-    Args:
-      source: See `reading.recognise`; a checkpoint that has been read is
-        returned as it is. Of a preset that a task model saved, all of the
-        model.
-
     Raises:
       CheckpointError: If it cannot be read.
     """
@@ -161,9 +156,6 @@ def write_task(model, folder: str) -> None:
 
 def read_task(folder: str):
     """The task model that was saved as a preset, with all weights.
-
-    Args:
-      folder: What may be a preset.
 
     Returns:
       A `TaskModel`; None where none was saved.

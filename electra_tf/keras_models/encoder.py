@@ -36,12 +36,7 @@ def policy_scope(policy: keras.dtype_policies.DTypePolicy):
 
 
 def shared_config(model: keras.Model, network: keras.Layer) -> dict:
-    """The entries of a config that all models here have.
-
-    Args:
-      model: Whose config it is.
-      network: Whose layers may be frozen.
-    """
+    """The entries of a config that all models here have."""
     layers = network._flatten_layers(include_self=False)
     frozen = [layer.path for layer in layers if not layer.trainable]
     return {
@@ -172,10 +167,6 @@ def sizes_from(given: Mapping) -> configs.EncoderConfig:
 def check_features(features, longest: int) -> dict:
     """The encoder's features, as <int32>[B, L].
 
-    Args:
-      features: What a model was called with.
-      longest: The positions that it has.
-
     Raises:
       ValueError: If one is missing, or no such tensor.
     """
@@ -232,8 +223,6 @@ class Encoder(WholeModel):
       seed: Of dropout; None for one of its own.
       dtype: Name of a policy, or a policy; None for Keras's global one. The
         normalisations and the softmax are computed in float32 in any case.
-      name: Of the model.
-      trainable: Whether its variables are.
       **sizes: Those of `configs.EncoderConfig`: `vocab_size`, `hidden_size`,
         `num_hidden_layers`, `num_attention_heads`, `intermediate_size`, and
         what has a default there.
@@ -283,10 +272,6 @@ class Encoder(WholeModel):
 
     def load_checkpoint(self, checkpoint: Checkpoint, source: str) -> None:
         """Assigns weights.
-
-        Args:
-          checkpoint: With all of the encoder's.
-          source: Of the checkpoint, for messages.
 
         Raises:
           CheckpointError: If one is missing or does not fit.
@@ -353,8 +338,6 @@ class Encoder(WholeModel):
         """Exports `call`, see `keras.Model.export`.
 
         Args:
-          filepath: Where to.
-          format: Of Keras.
           **kwargs: Of Keras. `input_signature` is that of `call` by default:
             <int32>[B, L] each.
         """

@@ -66,7 +66,6 @@ class EngineModel(TaskModel):
           num_train_steps: Where its rate reaches 0; None for the end of each
             `fit`, which then begins anew.
           auto_scale_loss: See `keras.Model.compile`; of Keras's optimizers.
-          **kwargs: Likewise.
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
@@ -417,8 +416,6 @@ class EngineModel(TaskModel):
           batch_size: Rows of a step; 32, or those of a dataset's batches, by
             default. They are of similar length, and padded to the longest.
           epochs: Passes over the rows.
-          verbose: See `keras.Model.fit`.
-          callbacks: Keras's.
           validation_split: Share of the rows, the last ones, to validate on.
           validation_data: Instead (x, y), (x, y, sample_weight), a dataset or
             examples.
@@ -431,7 +428,6 @@ class EngineModel(TaskModel):
             length.
           validation_steps: Batches of the first rows; None for all.
           validation_batch_size: Rows of a step of validation.
-          **kwargs: See `keras.Model.fit`.
 
         Returns:
           Keras's history.
@@ -593,12 +589,8 @@ class EngineModel(TaskModel):
 
         Args:
           x: See `fit`, as are the others.
-          y: Labels.
-          batch_size: Rows of a step.
-          verbose: See `keras.Model.evaluate`.
           sample_weight: What each row counts in the loss.
           steps: Batches of the first rows; None for all.
-          **kwargs: See `keras.Model.evaluate`.
 
         Raises:
           ValueError: If texts or labels are none, or come beside a dataset.
@@ -621,8 +613,6 @@ class EngineModel(TaskModel):
         Args:
           x: Texts as `fit` takes them, or a dataset of batches of texts.
           batch_size: Rows of a step; 32 by default.
-          verbose: See `keras.Model.predict`.
-          **kwargs: Likewise.
 
         Returns:
           As the model's `call`, a row for each text.

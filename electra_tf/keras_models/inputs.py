@@ -52,12 +52,8 @@ def texts(
 ) -> Texts:
     """The texts, or pairs of texts, that a user means.
 
-    Args:
-      x: A list, an array, a string tensor or a pandas column of N texts; for
-        pairs a tuple of two of them, a dictionary of text and text_pair, or a
-        DataFrame with two columns.
-      name: Of the argument, for the errors.
-      order: Names of the two columns of a DataFrame; None for their own order.
+    Columns of a DataFrame go by `order`, their names in `fit`, where these are
+    the same.
 
     Returns:
       One or two lists of N texts.
@@ -96,11 +92,6 @@ def frame_names(x: typing.Any) -> list | None:
 def rows(x: typing.Any, name: str, num_rows: int | None = None) -> list:
     """The N values of a list, an array, a tensor or a column, [N] or [N, 1].
 
-    Args:
-      x: What the user gave.
-      name: Of the argument.
-      num_rows: N; None for any.
-
     Raises:
       ValueError: If it is something else.
     """
@@ -137,11 +128,6 @@ def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
 
 def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
     """The columns of a dataset of batches of texts.
-
-    Args:
-      dataset: Of x, (x, y) or (x, y, sample_weight), where x and y may be
-        tuples or dictionaries of columns.
-      name: Of the argument, for the errors.
 
     Returns:
       x, y and sample_weight, None where there is none; the rows of a batch.
@@ -215,11 +201,6 @@ def _of_examples(x: typing.Any) -> tuple:
 
 def label_names(labels: typing.Any, least: int = 2) -> tuple[str, ...]:
     """The names of labels.
-
-    Args:
-      labels: Names or whole numbers in the order of the outputs; or how many
-        there are, for the names "0", "1", ...
-      least: As many there must be.
 
     Raises:
       ValueError: If they are something else, or one is there twice.
@@ -301,14 +282,7 @@ class Labels:
         return np.array([self.known(v, name, row) for row, v in values], "i4")
 
     def decisions(self, y: typing.Any, name: str, num_rows: int) -> np.ndarray:
-        """Which labels each row has, <int32>[N, C].
-
-        Args:
-          y: A list of labels for each row; or a 0 or 1 for each label, in an
-            array [N, C] or a DataFrame, which goes by the names of its columns.
-          name: Of the argument.
-          num_rows: N.
-        """
+        """Which labels each row has, <int32>[N, C]."""
         if columns := frame_names(y):
             ids = [self.id_of(column) for column in columns]
             if set(ids) == set(range(len(self.names))):
@@ -352,14 +326,7 @@ def are_ids(x: typing.Any) -> bool:
 
 
 def num_batches(x, batch_size: int, share: float) -> int | None:
-    """Batches of token ids in an epoch; None where nothing tells.
-
-    Args:
-      x: Arrays, of which the last `share` is left out; a dataset of batches, or
-        one of Keras's.
-      batch_size: Of arrays.
-      share: Of the rows.
-    """
+    """Batches of token ids in an epoch; None where nothing tells."""
     if isinstance(x, Mapping):
         num_rows = int(len(next(iter(x.values()))) * (1.0 - share))
         return -(-num_rows // batch_size)
@@ -376,12 +343,6 @@ def checked(
     num_labels: int | None = None,
 ) -> typing.Any:
     """Refuses token ids and labels that a model has not.
-
-    Args:
-      x: Token ids; or a dataset of batches, with labels and weights or without.
-      y: Labels beside x, or None.
-      config: Of the model's encoder.
-      num_labels: Where labels are ids or decisions, how many there are.
 
     Returns:
       x; of a dataset one whose batches are checked as they are read.

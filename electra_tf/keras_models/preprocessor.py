@@ -283,10 +283,6 @@ def _is_tensor(value) -> bool:
 def as_texts(value) -> tf.Tensor:
     """Texts in any form -> <string>[B], or <string>[] of a string.
 
-    Args:
-      value: A string, a list, an array, a column of pandas or of Arrow, or a
-        tensor of shape [], [B] or [B, 1].
-
     Raises:
       ValueError: If it holds anything but strings.
     """

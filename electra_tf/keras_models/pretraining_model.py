@@ -59,9 +59,6 @@ class PretrainingModel(encoder_lib.WholeModel):
       preprocessor: With the vocabulary; it turns texts into ids, too.
       seed: Of the order of the data, of masks, samples and dropout; None to
         draw one.
-      dtype: See `Encoder`.
-      name: Of the model.
-      trainable: Whether its variables are.
       **settings: Those of `configs.EncoderConfig` and `configs.ElectraConfig`,
         such as `hidden_size`, `mask_prob` or `discriminator_objective`; the
         size of the vocabulary and the length are the preprocessor's where they
@@ -187,11 +184,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         )
 
     def encoder(self, **kwargs) -> encoder_lib.Encoder:
-        """The discriminator's encoder, with copies of its weights.
-
-        Args:
-          **kwargs: Of `Encoder`.
-        """
+        """The discriminator's encoder, with copies of its weights."""
         return encoder_lib.Encoder.from_checkpoint(
             self.to_checkpoint(), **kwargs
         )
@@ -248,8 +241,6 @@ class PretrainingModel(encoder_lib.WholeModel):
             memory; 0 for all of its share. The numbers are the same but for
             dropout and rounding.
           jit_compile: Compile each replica's step with XLA.
-          run_eagerly: See `keras.Model.compile`.
-          steps_per_execution: Likewise.
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
@@ -359,9 +350,6 @@ class PretrainingModel(encoder_lib.WholeModel):
           steps_per_epoch: None for all examples once.
           validation_steps: Batches; None for all.
           validation_batch_size: None for `batch_size`.
-          callbacks: Keras's.
-          verbose: See `keras.Model.fit`.
-          validation_freq: Likewise.
 
         Returns:
           Keras's History.
@@ -495,12 +483,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         self.optimizer = optimizer
 
     def _prepare_steps(self, element_spec, micro_batch_size: int = 0) -> None:
-        """Makes what the steps of `fit` and `evaluate` are made of.
-
-        Args:
-          element_spec: Of the batches.
-          micro_batch_size: Of the steps of `fit`; an evaluation has none.
-        """
+        """Makes what the steps of `fit` and `evaluate` are made of."""
         network = self.network
         if self.config.unigram_generator and not np.any(
             network.unigram_log_probs.numpy()

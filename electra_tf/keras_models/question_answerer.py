@@ -54,14 +54,11 @@ class QuestionAnswerer(EngineModel):
     `predict` gives {"answer": <str>[N], "no_answer_score": <float32>[N]}, the
     latter high where the context has no answer. `evaluate` tells the loss and
     how often the likeliest start is the true one, of all windows; the official
-    scores are those of the gin runs.
+    scores are those of the gin runs. Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
-      preprocessor: See `TaskModel`.
       may_have_no_answer: Whether the model learns to tell that there is none.
       head: In place of that, all that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("question_answering",)
@@ -245,11 +242,6 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
         answers: Sequence[tuple[str, int] | None] | None = None,
     ) -> list[passages.QuestionAnsweringExample]:
         """Examples of rows.
-
-        Args:
-          questions: N of them.
-          contexts: As many.
-          answers: Text and first character, None for none; to train on.
 
         Raises:
           ValueError: If an answer is not at its place.

@@ -55,7 +55,6 @@ class TaskModel(WholeModel):
         for that of the original, 0.1.
       seed: Of dropout and of the order of the rows; None for one of its own,
         which `keras.utils.set_random_seed` decides.
-      name: Of the model.
       dtype: A dtype policy; None for Keras's.
 
     Attributes:
@@ -197,11 +196,6 @@ class TaskModel(WholeModel):
     def features(self, rows, y, name: str = "y") -> features_lib.Features:
         """What the model reads of rows, and the labels where there are any.
 
-        Args:
-          rows: Of `read_inputs`.
-          y: Labels, or None.
-          name: Of y, for the errors.
-
         Returns:
           <...>[N, ...]; names of the task's own begin with the task's.
         """
@@ -229,12 +223,8 @@ class TaskModel(WholeModel):
         return np.arange(len(features["input_ids"]))
 
     def class_weights(self, class_weight, targets) -> np.ndarray:
-        """Keras's `class_weight` for each row, <float32>[N].
-
-        Args:
-          class_weight: Label -> weight, or "balanced".
-          targets: The labels as numbers, [N]; None where nobody has read them.
-        """
+        """Keras's `class_weight` for each row, <float32>[N]; for each label
+        without `targets`, the labels as numbers <int>[N]."""
         raise ValueError(
             "Expected class_weight with a TextClassifier of one label a row. "
             f"Received: class_weight={class_weight!r} of a "
@@ -244,9 +234,7 @@ class TaskModel(WholeModel):
     def note(self, x, targets: np.ndarray | None) -> None:
         """Remembers what the rows that `fit` learns from tell of the task.
 
-        Args:
-          x: What the user gave; None of token ids, which tell nothing.
-          targets: The labels as numbers; None where nobody has read them.
+        Of token ids x is None, and `targets` where nobody has read them.
         """
         if x is None or self.head.kind not in _WITH_PAIRS:
             return
@@ -292,11 +280,7 @@ class TaskModel(WholeModel):
         return self.answer(outputs["task_outputs"][self.task_name])
 
     def task_outputs(self, inputs) -> dict[str, tf.Tensor]:
-        """What the head says, e.g. its `logits`, without dropout.
-
-        Args:
-          inputs: See `call`.
-        """
+        """What the head says, e.g. its `logits`, without dropout."""
         outputs = self.network(self.features_of(inputs))
         return dict(outputs["task_outputs"][self.task_name])
 
@@ -350,7 +334,6 @@ class TaskModel(WholeModel):
           dropout: In the encoder; None for that of the checkpoint.
           head_dropout: Below the last layer; None for `dropout`, and without
             that for 0.1.
-          seed: See the class.
           task: One of fine-tuning's, in place of what the class takes for it:
             labels, for example. `fit` takes its `read_examples(split)`.
           **kwargs: What the task needs, such as `labels`; `name` and `dtype`.
@@ -465,12 +448,6 @@ class TaskModel(WholeModel):
     ) -> tuple[task_head.TaskHead, bool]:
         """`head_for` of a task with labels.
 
-        Args:
-          checkpoint: See `head_for`, as is `source`.
-          source: Of the checkpoint.
-          kept: The checkpoint's head, if it is one for this task.
-          new: For the labels that were asked for; None without any.
-
         Raises:
           CheckpointError: If there is neither, or the labels are the
             checkpoint's in another order.
@@ -573,11 +550,7 @@ class TaskModel(WholeModel):
         )
 
     def encoder(self, **kwargs) -> Encoder:
-        """The encoder below the head, with copies of its weights.
-
-        Args:
-          **kwargs: Of `Encoder`.
-        """
+        """The encoder below the head, with copies of its weights."""
         weights = checkpoints.tensors_of(self.network.electra)
         return Encoder.from_checkpoint(
             Checkpoint(weights, discriminator=self.encoder_config), **kwargs

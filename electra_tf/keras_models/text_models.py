@@ -34,11 +34,10 @@ class TextClassifier(EngineModel):
 
     `predict` gives the labels' probabilities <float32>[N, C] in the order of
     `labels`; `decode_predictions` the labels as they were given.
+    Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
       labels: Names or numbers, in the order of the outputs; or how many.
-      preprocessor: See `TaskModel`.
       multi_label: Whether each label is a decision of its own, so that a row
         has any number of them.
       pooling: What the head reads of a text: "cls", the first token's vector,
@@ -46,7 +45,6 @@ class TextClassifier(EngineModel):
       activation: "auto" for probabilities; None for logits.
       head: In place of `multi_label` and `pooling`, all that is known of the
         head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("classification", "multi_label_classification")
@@ -91,8 +89,6 @@ class TextClassifier(EngineModel):
         The head of a fine-tuned one is kept if `labels` is None or the same.
 
         Args:
-          path: See `TaskModel.from_checkpoint`.
-          labels: See the class.
           **kwargs: What else the class has, or see
             `TaskModel.from_checkpoint`.
         """
@@ -219,16 +215,13 @@ class TextRegressor(EngineModel):
     `predict` gives <float32>[N], in the unit of the labels. The network learns
     them as the gin runs do, from 0 for the least label to 1 for the greatest,
     and so the loss counts; the metric `mse` is in the unit of the labels.
+    Other arguments are those of `TaskModel` and `TextClassifier`.
 
     Args:
-      encoder: See `TaskModel`.
-      preprocessor: See `TaskModel`.
       min_value: The least label; None to take it, and the scale, from what the
         first `fit` is given.
       scale: The greatest label less the least one.
-      pooling: See `TextClassifier`.
       head: All that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("regression",)

@@ -32,14 +32,11 @@ class TokenClassifier(EngineModel):
     its labels are a list, or a text likewise. `predict` gives the labels'
     probabilities <float32>[N, W, C], 0 behind a row's last word and for words
     that the model did not see: those behind the cut, and those of characters
-    that no token has.
+    that no token has. Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
       labels: Names or numbers, in the order of the outputs; or how many.
-      preprocessor: See `TaskModel`.
       head: In place of `labels`, all that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("tagging",)
