@@ -60,26 +60,24 @@ def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
     return checkpoint.discriminator
 
 
-def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
-    """The weights of layers, by the names of the original's variables.
+def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
+    """The weights of a network, by the names of the original's variables.
 
     What disentangled embeddings differ by is in the discriminator's table.
 
     Raises:
       ValueError: If Keras has quantised a layer, or added low ranks to it.
     """
-    found = {}
-    for layer in layers:
-        for part in layer._flatten_layers():
-            if part.quantization_mode or getattr(part, "lora_enabled", False):
-                raise ValueError(
-                    "Expected layers as they were made. Received: "
-                    f"{part.path} after quantize() or enable_lora()"
-                )
-        found.update({v.path: v.numpy() for v in layer.variables})
+    for part in network._flatten_layers():
+        if part.quantization_mode or getattr(part, "lora_enabled", False):
+            raise ValueError(
+                "Expected layers as they were made. Received: "
+                f"{part.path} after quantize() or enable_lora()"
+            )
     # What a policy such as "bfloat16" has is in no format.
-    whole = {name: np.asarray(x, np.float32) for name, x in found.items()}
-    return disentangled.fold(whole)
+    return disentangled.fold(
+        {v.path: np.asarray(v.numpy(), "f4") for v in network.variables}
+    )
 
 
 def write(
@@ -185,16 +183,6 @@ def read_task(folder: str):
             f"save_to_preset writes them. Received: {errors.first_line(error)}"
         ) from None
     checkpoint = reading.read_checkpoint(folder)
-    known, given = model.preprocessor.vocabulary, checkpoint.vocabulary
-    if given and known.tokens != given.tokens:
-        raise errors.CheckpointError(
-            f"Expected one vocabulary in {folder}. Received: that of "
-            f"{TASK_FILE}, and another one in assets"
-        )
-    reading.assign_all(
-        checkpoint,
-        model.network.electra.variables,
-        folder,
-        "the encoder",
-    )
+    variables = model.network.electra.variables
+    reading.assign_all(checkpoint, variables, folder, "the encoder")
     return model

@@ -11,10 +11,9 @@ import typing
 from collections.abc import Mapping
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, files
+from electra_tf import configs, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints, inputs
@@ -116,21 +115,8 @@ def freeze_like(network: keras.Layer, other: keras.Layer) -> None:
 
 
 def own_seed(seed: int | None) -> int:
-    """The seed of a model: the one given, or one that Python draws.
-
-    `keras.utils.set_random_seed` decides the latter.
-
-    Raises:
-      ValueError: If it is no whole number from 0 to 2**31 - 1.
-    """
-    if seed is None:
-        return random.randrange(2**31)
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise ValueError(
-            "Expected seed as a whole number from 0 to 2**31 - 1. Received: "
-            f"seed={seed!r}"
-        )
-    return int(seed)
+    """The seed given, or one that `keras.utils.set_random_seed` decides."""
+    return random.randrange(2**31) if seed is None else seed
 
 
 def next_dropout_seed(
@@ -147,21 +133,6 @@ def next_dropout_seed(
     seed = tf.random.experimental.stateless_fold_in(tf.stack([first, 0]), call)
     # Every replica has the same state of the generator.
     return replicas.seed_of_replica(seed)
-
-
-def sizes_from(given: Mapping) -> configs.EncoderConfig:
-    """The sizes of an encoder, by the names of `configs.EncoderConfig`.
-
-    Raises:
-      ValueError: If one is missing, unknown or no such size.
-    """
-    try:
-        return configs.EncoderConfig(**given)
-    except TypeError as error:
-        raise ValueError(
-            "Expected the sizes of EncoderConfig, or from_checkpoint, which "
-            f"reads them. Received: {errors.first_line(error)}"
-        ) from None
 
 
 def check_features(features, longest: int) -> dict:
@@ -238,7 +209,7 @@ class Encoder(WholeModel):
         **sizes,
     ):
         super().__init__(name=name, dtype=dtype, autocast=False)
-        self.config = sizes_from(sizes)
+        self.config = configs.EncoderConfig(**sizes)
         with policy_scope(self.dtype_policy):
             self.electra = encoder_lib.Encoder(self.config, "electra")
             self.electra.build()

@@ -48,7 +48,6 @@ class EngineModel(TaskModel):
         metrics: typing.Any = "auto",
         learning_rate: float | None = None,
         num_train_steps: int | None = None,
-        auto_scale_loss: bool = True,
         **kwargs,
     ):
         """Chooses how to train; `fit` calls it where nobody did.
@@ -65,7 +64,7 @@ class EngineModel(TaskModel):
           learning_rate: The peak of the paper's optimizer.
           num_train_steps: Where its rate reaches 0; None for the end of each
             `fit`, which then begins anew.
-          auto_scale_loss: See `keras.Model.compile`; of Keras's optimizers.
+          **kwargs: See `keras.Model.compile`.
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
@@ -100,6 +99,8 @@ class EngineModel(TaskModel):
                 name: optimizers.directed(keras.metrics.Mean(name=name))
                 for name in (self.score_names if auto_metrics else ())
             }
+            if is_ours:  # The sum of the rows' losses is scaled.
+                kwargs["auto_scale_loss"] = False
             loss_scale = None
             if is_ours and self.dtype_policy.name == "mixed_float16":
                 loss_scale = optimization.LossScale()
@@ -113,7 +114,6 @@ class EngineModel(TaskModel):
                 optimizer=optimizer,
                 loss=None if is_of_head else loss,
                 metrics=self.default_metrics() if auto_metrics else metrics,
-                auto_scale_loss=auto_scale_loss and not is_ours,
                 **({"jit_compile": False} | kwargs),
             )
         # Made anew by `compile_from_config`.

@@ -18,7 +18,6 @@ from electra_tf.keras_models import checkpoints
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
-from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Names of texts in a dictionary: those of an exported model's inputs.
 TEXT, TEXT_PAIR = "text", "text_pair"
@@ -229,29 +228,13 @@ class Preprocessor(keras.layers.Layer):
         )
         is_fixed = self.pad_to_max or not is_batch
         length = self.max_seq_length if is_fixed else 2
-        features = inputs.pad(features, length)
-        if is_fixed:
-            features = {
-                name: tf.ensure_shape(values, [None, length])
-                for name, values in features.items()
-            }
+        shape = [texts[0].shape[0], length if is_fixed else None]
+        features = {
+            name: tf.ensure_shape(values, shape)
+            for name, values in inputs.pad(features, length).items()
+        }
         if not is_batch:
             features = {name: values[0] for name, values in features.items()}
-        return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
-
-    def compute_output_spec(self, x, y=None, sample_weight=None):
-        parts = parts_of(x)
-        for part in parts:
-            if keras.backend.standardize_dtype(part.dtype) != "string":
-                raise ValueError(f"{_EXPECTED}. Received: x={x}")
-        shape = tuple(parts[0].shape[:1])
-        is_fixed = self.pad_to_max or not shape
-        features = {
-            name: keras.KerasTensor(
-                (*shape, self.max_seq_length if is_fixed else None), "int32"
-            )
-            for name in ENCODER_FEATURES
-        }
         return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
 
 

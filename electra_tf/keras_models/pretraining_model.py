@@ -645,7 +645,7 @@ def _model_config(
     model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
     model = {"max_seq_length": preprocessor.max_seq_length} | model
     return configs.ElectraConfig(
-        encoder=encoder_lib.sizes_from(encoder), **model
+        encoder=configs.EncoderConfig(**encoder), **model
     )
 
 

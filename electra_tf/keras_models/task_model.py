@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import os
 import tempfile
-import types
 import typing
 from collections.abc import Mapping
 
@@ -91,7 +90,7 @@ class TaskModel(WholeModel):
         dtype=None,
     ):
         if isinstance(encoder, Mapping):
-            encoder = encoder_lib.sizes_from(encoder)
+            encoder = configs.EncoderConfig(**encoder)
         config = getattr(encoder, "config", encoder)
         if not isinstance(config, configs.EncoderConfig):
             raise ValueError(
@@ -116,8 +115,7 @@ class TaskModel(WholeModel):
                 layers.set_dropout(head_dropout)
             self.head_dropout = head_dropout
             self.encoder_config = config
-            # Not a dict that Keras would wrap.
-            self._of_head = types.SimpleNamespace(head=head)
+            self.head = head
             self.seed = encoder_lib.own_seed(seed)
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
@@ -144,11 +142,6 @@ class TaskModel(WholeModel):
         return self._labels.names
 
     @property
-    def head(self) -> task_head.TaskHead:
-        """What is known of the head: kind, labels, options."""
-        return self._of_head.head
-
-    @property
     def task_name(self) -> str:
         """Scope of the head's variables in checkpoints."""
         return self.head.task_name
@@ -167,9 +160,8 @@ class TaskModel(WholeModel):
 
     def set_options(self, **options) -> None:
         """Remembers what training tells of the task."""
-        head = self.head
-        self._of_head.head = dataclasses.replace(
-            head, options={**head.options, **options}
+        self.head = dataclasses.replace(
+            self.head, options=self.head.options | options
         )
 
     # -- Rows.

@@ -148,9 +148,9 @@ def test_a_checkpoint_without_a_vocabulary():
 @pytest.mark.parametrize(
     "x, message",
     [
-        ([1, 2], "Received: 1, of type int, at 0"),
-        (["wa", None], "Received: None, of type NoneType, at 1"),
-        (np.zeros(3), "Received: 0.0, of type float, at 0"),
+        ([1, 2], "Received: 1 at 0"),
+        (["wa", None], "Received: None at 1"),
+        (np.zeros(3), "Received: 0.0 at 0"),
         (tf.zeros(3), "Received: a tensor of float32"),
         (tf.constant([["a", "b"]]), r"strings of shape \(1, 2\)"),
         (5, "Received: 5"),
@@ -171,13 +171,14 @@ def test_what_it_refuses(preprocessor, x, message):
         preprocessor(x)
 
 
-@pytest.mark.parametrize("max_seq_length", [4, "128", True])
-def test_a_length_it_refuses(max_seq_length):
-    with pytest.raises(ValueError, match="Received: max_seq_length="):
-        electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=max_seq_length)
-
-
-@pytest.mark.parametrize("name", ["do_lower_case", "strip_accents"])
-def test_a_choice_that_is_no_boolean(name):
-    with pytest.raises(ValueError, match=f"Received: {name}='False'"):
-        electra_tf.Preprocessor(helpers.VOCAB, **{name: "False"})
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"max_seq_length": x} for x in (4, "128", True)),
+        {"do_lower_case": "False"},
+        {"strip_accents": "False"},
+    ],
+)
+def test_settings_it_refuses(arguments):
+    with pytest.raises(ValueError, match="|".join(arguments)):
+        electra_tf.Preprocessor(helpers.VOCAB, **arguments)

@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import keras_hub
 import numpy as np
@@ -50,17 +49,6 @@ def preset(pretrained, tmp_path_factory):
     model.fit(TEXTS, tasks.TARGETS, verbose=0)
     model.save_to_preset(path)
     return model, path
-
-
-def test_two_vocabularies_are_refused(preset, tmp_path):
-    _, path = preset
-    shutil.copytree(path, tmp_path / "copy")
-    vocab = tmp_path / "copy" / "assets" / "tokenizer" / "vocabulary.txt"
-    tokens = vocab.read_text().split()
-    tokens[-2:] = tokens[:-3:-1]
-    vocab.write_text("\n".join(tokens) + "\n")
-    with pytest.raises(errors.CheckpointError, match="Expected one vocabulary"):
-        electra_tf.TextClassifier.from_preset(tmp_path / "copy")
 
 
 def test_predicts_the_same_bits(preset):
