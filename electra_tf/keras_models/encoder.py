@@ -236,20 +236,15 @@ class Encoder(WholeModel):
         checkpoint, source = checkpoints.read(path), checkpoints.name_of(path)
         sizes = dataclasses.asdict(checkpoints.sizes_of(checkpoint, source))
         model = cls(**(sizes | kwargs))
-        model.load_checkpoint(checkpoint.encoder_only(), source)
+        reading.assign_all(
+            checkpoint.encoder_only(),
+            model.electra.variables,
+            source,
+            "the encoder",
+        )
         return model
 
     from_preset = from_checkpoint
-
-    def load_checkpoint(self, checkpoint: Checkpoint, source: str) -> None:
-        """Assigns weights.
-
-        Raises:
-          CheckpointError: If one is missing or does not fit.
-        """
-        reading.assign_all(
-            checkpoint, self.electra.variables, source, "the encoder"
-        )
 
     def to_checkpoint(self, preprocessor: Preprocessor | None = None):
         """The encoder as a checkpoint of the original has it.

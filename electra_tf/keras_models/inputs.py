@@ -126,19 +126,31 @@ def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
     return values
 
 
-def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
-    """The columns of a dataset of batches of texts.
+def _whole_column(batches: Sequence[tf.Tensor]):
+    values = list(itertools.chain(*(batch.numpy() for batch in batches)))
+    return values if batches[0].dtype == tf.string else np.array(values)
 
-    Returns:
-      x, y and sample_weight, None where there is none; the rows of a batch.
+
+def columns(x, y=None, weights=None, name: str = "x") -> tuple[list, int]:
+    """x, y, weights, and the rows of a batch; of a dataset, of a task's
+    examples, or as given.
 
     Raises:
-      ValueError: If it has no end, no rows or no batches.
+      ValueError: If a dataset has no end, no rows or no batches.
     """
-    spec, batches = dataset.element_spec, []
+    if not isinstance(x, tf.data.Dataset):
+        if y is None:
+            x, y = _of_examples(x)
+        return [x, y, weights], BATCH_SIZE
+    if y is not None or weights is not None:
+        raise ValueError(
+            "Expected labels and weights in the dataset. Received: them "
+            "beside it"
+        )
+    spec, batches = x.element_spec, []
     parts = spec if isinstance(spec, tuple) else (spec,)
-    if dataset.cardinality() != tf.data.INFINITE_CARDINALITY:
-        batches = [tf.nest.flatten(element) for element in dataset]
+    if x.cardinality() != tf.data.INFINITE_CARDINALITY:
+        batches = [tf.nest.flatten(element) for element in x]
     if (
         not batches
         or len(parts) > 3
@@ -148,37 +160,14 @@ def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
             f"Expected {name} as a dataset of batches of texts that ends, as "
             "they are read before the first step: tf.data.Dataset."
             "from_tensor_slices((texts, labels)).batch(32), or with weights. "
-            f"Received: {short(spec, 200)}, as often as "
-            f"{int(dataset.cardinality())}"
+            f"Received: {int(x.cardinality())} times {short(spec, 200)}"
         )
-    columns = [_whole_column(column) for column in zip(*batches, strict=True)]
-    x, y, weights = (
-        *tf.nest.pack_sequence_as(parts, columns),
-        None,
-        None,
-    )[:3]
+    whole = [_whole_column(column) for column in zip(*batches, strict=True)]
+    packed = tf.nest.pack_sequence_as(parts, whole)
+    x, y, weights = (*packed, None, None)[:3]
     if isinstance(y, tuple):
         y = list(zip(*y, strict=True))
-    return (x, y, weights), max(1, len(batches[0][0].numpy()))
-
-
-def _whole_column(batches: Sequence[tf.Tensor]):
-    values = list(itertools.chain(*(batch.numpy() for batch in batches)))
-    return values if batches[0].dtype == tf.string else np.array(values)
-
-
-def columns(x, y=None, weights=None, name: str = "x") -> tuple[tuple, int]:
-    """`of_dataset`, also of a task's examples and of columns themselves."""
-    if isinstance(x, tf.data.Dataset):
-        if y is not None or weights is not None:
-            raise ValueError(
-                "Expected labels and weights in the dataset. Received: them "
-                "beside it"
-            )
-        return of_dataset(x, name)
-    if y is None:
-        x, y = _of_examples(x)
-    return (x, y, weights), BATCH_SIZE
+    return [x, y, weights], max(1, len(batches[0][0].numpy()))
 
 
 def _of_examples(x: typing.Any) -> tuple:

@@ -22,15 +22,8 @@ from electra_tf.tasks import passages, question_answering
 INPUT_NAMES = ("question", "context")
 
 # Options that decide which layers a head has.
-_OF_LAYERS = (
-    *("joint_prediction", "answerable_classifier"),
-    "answerable_uses_start_logits",
-)
-
-_EXPECTED = (
-    "an answer for each context: its text, (text, start), SQuAD's {'text': "
-    "[...], 'answer_start': [...]}, or '' for none"
-)
+_OF_ANSWERABLE = ("answerable_classifier", "answerable_uses_start_logits")
+_OF_LAYERS = ("joint_prediction", *_OF_ANSWERABLE)
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -98,22 +91,19 @@ class QuestionAnswerer(EngineModel):
         kept = cls.kept(checkpoint)
         if kept is None:
             return _new_head(bool(may_have_no_answer), **options), False
-        has_it = kept.question_answering.answerable_classifier
-        if may_have_no_answer not in (None, has_it):
-            errors.warn(
-                f"A new head with may_have_no_answer={may_have_no_answer}: "
-                f"that of {source} has may_have_no_answer={has_it}"
-            )
-            return _new_head(may_have_no_answer, **options), False
-        head = dataclasses.replace(kept, options=kept.options | options)
-        configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.
-        layers = {name: kept.options.get(name) for name in _OF_LAYERS}
-        if any(head.options.get(name) != layers[name] for name in _OF_LAYERS):
-            errors.warn(
-                f"A new head for {options}: that of {source} is for {layers}"
-            )
-            return _new_head(has_it, **options), False
-        return head, True
+        asked = dict(options)
+        if may_have_no_answer is not None:
+            asked = dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
+        head = dataclasses.replace(kept, options=kept.options | asked)
+        ours, theirs = (
+            {name: of.options.get(name) for name in _OF_LAYERS}
+            for of in (head, kept)
+        )
+        if ours == theirs:
+            return head, True
+        errors.warn(f"A new head for {ours}: that of {source} is for {theirs}")
+        has_none = head.question_answering.answerable_classifier
+        return _new_head(has_none, **options), False
 
     def answer(self, outputs):
         return dict(outputs)
@@ -272,11 +262,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
 
 def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
     config = configs.QuestionAnsweringConfig(
-        **{
-            "answerable_classifier": may_have_no_answer,
-            "answerable_uses_start_logits": may_have_no_answer,
-        }
-        | options
+        **dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
     )
     kind = "question_answering"
     return task_head.TaskHead(kind, kind, options=dataclasses.asdict(config))

@@ -11,7 +11,7 @@ import functools
 import os
 import tempfile
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -134,6 +134,7 @@ class TaskModel(WholeModel):
             self.head.labels
             or list(map(str, range(self.head.num_outputs or 0)))
         )
+        self.given_labels: tuple = self.labels
         self.built = True
 
     @property
@@ -303,6 +304,7 @@ class TaskModel(WholeModel):
     def from_checkpoint(
         cls,
         path: checkpoints.Source,
+        labels: Sequence | int | None = None,
         *,
         max_seq_length: int | None = None,
         preprocessor: typing.Any = "auto",
@@ -314,10 +316,13 @@ class TaskModel(WholeModel):
     ) -> typing.Self:
         """Begins with a pre-trained, or a fine-tuned, checkpoint.
 
+        The head of a fine-tuned one is kept if nothing else is asked for.
+
         Args:
           path: A model directory of a gin run, a checkpoint of any other
             format, or "hf://owner/name". Of what `save_to_preset` wrote, the
             very model, if nothing else is asked for.
+          labels: See the class; None for those of the head.
           max_seq_length: Longer texts are cut. None for the length of the
             fine-tuning whose head is kept; with a new head for 128, as the gin
             runs have it, or the model's positions where they are fewer.
@@ -328,12 +333,14 @@ class TaskModel(WholeModel):
             that for 0.1.
           task: One of fine-tuning's, in place of what the class takes for it:
             labels, for example. `fit` takes its `read_examples(split)`.
-          **kwargs: What the task needs, such as `labels`; `name` and `dtype`.
+          **kwargs: What the task needs; `name` and `dtype`.
 
         Raises:
           ValueError: If the checkpoint cannot be read, or has not what is
             asked of it.
         """
+        if labels is not None:
+            kwargs["labels"] = labels
         of_class = {
             name: kwargs.pop(name)
             for name in cls.class_arguments
@@ -402,6 +409,8 @@ class TaskModel(WholeModel):
             for note in checkpoint.notes_of_heads():
                 errors.warn(f"{source}: {note}")
         reading.assign_all(checkpoint, variables, source, what)
+        if labels is not None:
+            model.given_labels = tuple(inputs.given_labels(labels))
         if "scheme" in description:  # Of a tagger's answers.
             model.set_options(scheme=description["scheme"])
         return model

@@ -73,33 +73,8 @@ class TextClassifier(EngineModel):
             head = _labels_head(labels, multi_label, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
-        self.given_labels: tuple = self.labels
         if labels is not None:
             self.given_labels = tuple(inputs.given_labels(labels))
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        labels: Sequence | int | None = None,
-        **kwargs,
-    ):
-        """Begins with a pre-trained, or a fine-tuned, checkpoint.
-
-        The head of a fine-tuned one is kept if `labels` is None or the same.
-
-        Args:
-          **kwargs: What else the class has, or see
-            `TaskModel.from_checkpoint`.
-        """
-        if labels is not None:
-            kwargs["labels"] = labels
-        model = super().from_checkpoint(path, **kwargs)
-        if labels is not None:
-            model.given_labels = tuple(inputs.given_labels(labels))
-        return model
-
-    from_preset = from_checkpoint
 
     @property
     def multi_label(self) -> bool:

@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import warnings
+import weakref
 
 import keras
 import numpy as np
@@ -212,9 +213,6 @@ def test_micro_batches_follow_the_batches(files):
         for batch_size in (8, 16):
             one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
     _assert_same_weights(model.network, whole.network, atol=1e-5)
-    with pytest.raises(ValueError, match="drop_remainder=True"):
-        rows = model.data(files[0]).dataset(8).unbatch().take(16)
-        model.fit(rows.batch(8), verbose=0)
 
 
 def test_starts_with_what_the_data_say(files):
@@ -351,11 +349,8 @@ def test_from_a_pair_of_hugging_face(untied, tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"num_attention_heads": 2}, r"num_attention_heads=2 \(here 1\)"),
-        (
-            {"hidden_act": "relu"},
-            r"hidden_act=relu \(that of the disc.* gelu\)",
-        ),
+        ({"num_attention_heads": 2}, r"num_attention_heads=1 \(there 2\)"),
+        ({"hidden_act": "relu"}, "a discriminator of .*relu"),
     ],
 )
 def test_a_generator_that_no_shape_tells_from_another(changes, message):
@@ -382,35 +377,6 @@ def test_a_preprocessor_of_other_tokens_is_told():
             )
 
 
-def test_a_preprocessor_of_the_other_case_is_told():
-    other = electra_tf.Preprocessor(
-        helpers.VOCAB, do_lower_case=False, max_seq_length=12
-    )
-    with pytest.warns(UserWarning, match="do_lower_case=False, the model has"):
-        electra_tf.TextClassifier.from_checkpoint(
-            models.pretrained(), labels=["a", "b"], preprocessor=other
-        )
-
-
-def test_a_checkpoint_that_nothing_would_read_is_not_written(tmp_path):
-    model = electra_tf.TextClassifier.from_checkpoint(
-        models.pretrained(vocabulary=None),
-        labels=["a", "b"],
-        preprocessor=electra_tf.Preprocessor(
-            helpers.VOCAB[:9], max_seq_length=9
-        ),
-    )
-    with pytest.raises(errors.CheckpointError, match="20 entries.*9 entries"):
-        model.save_checkpoint(tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_encoder_is_no_pair():
-    checkpoint = models.pretrained().encoder_only()
-    with pytest.raises(errors.CheckpointError, match="without a generator"):
-        electra_tf.PretrainingModel.from_checkpoint(checkpoint)
-
-
 # --- Keras's checks -----------------------------------------------------------
 
 
@@ -418,20 +384,8 @@ def test_config():
     layer_checks.check_config(_model(dtype="mixed_bfloat16"))
 
 
-def test_symbolic_calls(model):
-    layer_checks.check_symbolic(model, INPUTS)
-
-
 def test_files(tmp_path):
     layer_checks.check_saving(_model(), INPUTS, tmp_path)
-
-
-@pytest.mark.parametrize("policy", layer_checks.POLICIES)
-def test_policies(policy):
-    of_policy = _model(dtype=policy)
-    layer_checks.check_symbolic(of_policy, INPUTS)
-    outputs = of_policy(INPUTS, training=True)
-    assert outputs["sequence_output"].dtype == of_policy.compute_dtype
 
 
 @pytest.mark.parametrize(
@@ -461,7 +415,6 @@ def test_other_objectives(changes):
     [
         ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
         ({"max_seq_length": 99}, "must not exceed"),
-        ({"seed": -1}, "from 0 to 2\\*\\*31 - 1. Received: seed=-1"),
     ],
 )
 def test_settings_it_refuses(settings, message):
@@ -543,3 +496,12 @@ def test_what_fit_refuses(model, files):
     other = Doubled.from_config(model.get_config())
     with pytest.raises(ValueError, match="train_step in Doubled"):
         other.fit(files[0], batch_size=8, steps_per_epoch=1, verbose=0)
+
+
+def test_a_model_is_gone_after_its_fit(files):
+    def use():
+        model = _model()
+        model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
+        return weakref.ref(model)
+
+    assert helpers.is_gone(use())

@@ -10,11 +10,8 @@ import tensorflow as tf
 import electra_tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import evaluation
 from electra_tf.keras_models import inputs
-from electra_tf.model import heads
-from electra_tf.model.finetuning_model import FinetuningModel
-from electra_tf.tasks import features, text_tasks
+from electra_tf.tasks import text_tasks
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import tasks
@@ -35,38 +32,6 @@ def trained(pretrained):
     found = classifier(pretrained)
     found.fit(TEXTS, TARGETS, batch_size=8, epochs=2, verbose=0)
     return found
-
-
-def test_logits_are_those_of_the_gin_runs(model, pretrained):
-    network = FinetuningModel(
-        helpers.encoder_config(initializer_range=0.5),
-        [heads.ClassificationHead("classification", 8, 2)],
-    )
-    reading.assign_all(
-        reading.read_checkpoint(pretrained),
-        network.electra.variables,
-        pretrained,
-        "the encoder",
-    )
-    for ours, theirs in zip(
-        network.task_specific.variables,
-        model.network.task_specific.variables,
-        strict=True,
-    ):
-        ours.assign(theirs)
-    rows = features.text_features(
-        TEXTS, [None] * len(TEXTS), model.preprocessor.tokenizer, helpers.LENGTH
-    )
-    expected = evaluation.make_predictor(network, "classification", 8)(rows)
-    for ids in (rows, model.preprocessor(TEXTS)):
-        np.testing.assert_allclose(
-            model.task_outputs(ids)["logits"], expected["logits"], atol=1e-5
-        )
-    np.testing.assert_allclose(
-        model.predict(TEXTS, verbose=0),
-        tf.nn.softmax(expected["logits"]),
-        atol=1e-5,
-    )
 
 
 def test_fifty_steps_are_those_of_the_engine(pretrained):
@@ -130,15 +95,6 @@ def test_pairs_of_a_frame_go_by_the_names_of_fit(pretrained, tmp_path):
     # A second fit reads them in the order of the first.
     model.fit(swapped, TARGETS, verbose=0)
     assert model.read_inputs(frame) == inputs.texts(PAIRS)
-
-
-def test_a_training_that_learns_nothing_is_said(pretrained):
-    found = classifier(pretrained)
-    before = [v.numpy() for v in found.network.variables]
-    with pytest.warns(UserWarning, match="one step learns nothing"):
-        found.fit(TEXTS, TARGETS, batch_size=20, epochs=1, verbose=0)
-    for old, new in zip(before, found.network.variables, strict=True):
-        tasks.assert_equal_bits(old, new.numpy())
 
 
 @pytest.mark.dear
@@ -240,17 +196,11 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         found.task_outputs(features)["logits"], dense(means), atol=1e-5
     )
     expected = found.predict(TEXTS, verbose=0)
-    found.save(tmp_path / "mean.keras")
-    again = keras.models.load_model(tmp_path / "mean.keras")
-    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
     path = str(tmp_path / "model_dir")
     found.save_checkpoint(path)
     again = electra_tf.TextClassifier.from_checkpoint(path)
     assert again.head.options["pooling"] == "mean"
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    served = tf.saved_model.load(found.export(tmp_path / "served"))
-    scores = served.signatures["serving_default"](text=tf.constant(TEXTS))
-    np.testing.assert_allclose(scores["scores"], expected, atol=1e-5)
     with pytest.warns(UserWarning, match="with pooling='cls': that of"):
         other = electra_tf.TextClassifier.from_checkpoint(
             path, labels=LABELS, pooling="cls"
@@ -267,7 +217,7 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         )
     assert other.head.pooling == "mean"
     assert [warning.filename for warning in told] == [__file__]
-    with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
+    with pytest.raises(ValueError, match="cls, mean. Received: .*max"):
         classifier(pretrained, pooling="max")
 
 
@@ -293,13 +243,6 @@ def test_an_encoder_of_a_model_of_ids(pretrained):
         found.encoder().electra.get_weights(),
         found.network.electra.get_weights(),
     )
-
-
-def test_what_is_no_encoder_is_refused():
-    with pytest.raises(
-        ValueError, match="^Expected an electra_tf.Encoder .*'x'"
-    ):
-        electra_tf.TextClassifier("x", LABELS)
 
 
 def test_windows_need_a_preprocessor_for_their_length(tmp_path):
@@ -359,23 +302,6 @@ def test_other_optimizer_settings(pretrained):
     found._begin(3, 1)
     scales = set(np.round(list(found.optimizer.scales.values()), 4))
     assert scales == {0.0625, 0.125, 0.25, 1.0}
-
-
-def test_a_decay_at_the_end_of_fit(pretrained):
-    found = classifier(pretrained)
-    found.compile(
-        configs.OptimizerConfig(
-            1.0,
-            schedule=configs.WARMUP_STABLE_DECAY,
-            num_decay_steps=2,
-            layerwise_lr_decay=1.0,
-        )
-    )
-    found._begin(3, 2)
-    rates = [float(found.optimizer.schedule(step)) for step in range(7)]
-    assert rates == [1, 1, 1, 1, 1, 0.5, 0]
-    with pytest.raises(ValueError, match="the training steps, 1. Received"):
-        found._begin(1, 1)
 
 
 def test_a_checkpoint_without_what_is_asked_of_it(
@@ -620,16 +546,6 @@ def test_a_subclass_is_not_passed_over(pretrained):
         ):
             use(TEXTS, TARGETS, verbose=0)
 
-    class Stepped(Smoothed):
-        def train_step(self, data):
-            loss = self.compute_loss()
-            self._loss_tracker.update_state(loss)
-            return {"loss": loss}
-
-    model = Stepped.from_checkpoint(pretrained, labels=LABELS)
-    model.compile(metrics=None)
-    assert model.fit(TEXTS, TARGETS, verbose=0).history["loss"] == [0.0]
-
 
 def rows_of(*columns):
     return tf.data.Dataset.from_tensor_slices(columns)
@@ -701,8 +617,8 @@ def test_bad_use(model, message):
 
 def test_multiple_choice_is_refused_by_its_name():
     checkpoint = dataclasses.replace(
-        models.pretrained(), unused=("sequence_summary.summary.weight",)
+        models.pretrained(), other_head="ElectraForMultipleChoice"
     )
-    with pytest.raises(ValueError, match="multiple choice"):
+    with pytest.raises(ValueError, match="MultipleChoice"):
         electra_tf.TextClassifier.from_checkpoint(checkpoint, labels=LABELS)
     assert electra_tf.Encoder.from_checkpoint(checkpoint)
