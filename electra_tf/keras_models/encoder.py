@@ -67,7 +67,7 @@ class WholeModel(keras.Model):
         with files.whole_file(path, ".keras") as temporary:
             super().save(temporary, **kwargs)
 
-    def to_checkpoint(self) -> Checkpoint:
+    def to_checkpoint(self, **kwargs) -> Checkpoint:
         """Its networks as a checkpoint of the original has them."""
         raise NotImplementedError
 
@@ -75,6 +75,7 @@ class WholeModel(keras.Model):
         self,
         path: str | os.PathLike,
         format: str = "electra_tf",  # noqa: A002
+        **kwargs,
     ) -> None:
         """Writes a folder that the gin runs, the tools and others read.
 
@@ -86,8 +87,10 @@ class WholeModel(keras.Model):
           path: A new or empty folder.
           format: "electra_tf", "huggingface", "kerashub", "original" or
             "model_garden".
+          **kwargs: Of `to_checkpoint`: an `Encoder`'s `preprocessor`, whose
+            vocabulary is written, too.
         """
-        checkpoints.write(self.to_checkpoint(), path, format)
+        checkpoints.write(self.to_checkpoint(**kwargs), path, format)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -258,23 +261,6 @@ class Encoder(WholeModel):
             vocabulary=preprocessor and preprocessor.vocabulary,
             max_seq_length=preprocessor and preprocessor.max_seq_length,
         )
-
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-        *,
-        preprocessor: Preprocessor | None = None,
-    ) -> None:
-        """Writes a folder that the commands and other libraries read.
-
-        Args:
-          path: A new or empty folder.
-          format: "electra_tf", "huggingface", "kerashub", "original" or
-            "model_garden".
-          preprocessor: Its vocabulary is written, too.
-        """
-        checkpoints.write(self.to_checkpoint(preprocessor), path, format)
 
     def save_to_preset(
         self, path: str | os.PathLike, preprocessor: Preprocessor | None = None

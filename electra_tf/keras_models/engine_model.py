@@ -81,12 +81,6 @@ class EngineModel(TaskModel):
             ),
         )
         is_ours = config or isinstance(optimizer, FinetuningOptimizer)
-        if is_ours and self.variable_dtype != "float32":
-            raise ValueError(
-                "Expected float32 weights, of the policies float32, "
-                "mixed_bfloat16 or mixed_float16, for the paper's optimizer. "
-                f"Received: dtype={self.dtype_policy.name!r}"
-            )
         sizes = self.encoder_config
         auto_metrics = isinstance(metrics, str) and metrics == "auto"
         with self.distribute_strategy.scope():
@@ -302,7 +296,6 @@ class EngineModel(TaskModel):
         Raises:
           ValueError: If texts, labels or weights are none.
         """
-        inputs.positive(batch_size=batch_size)
         (x, y, sample_weight), size = inputs.columns(
             x, y, sample_weight, f"{prefix}x"
         )
@@ -373,7 +366,6 @@ class EngineModel(TaskModel):
     ) -> tf.data.Dataset:
         """All rows once, by length; with `steps` the first rows alone."""
         if steps is not None:
-            inputs.positive(steps=steps)
             most = steps * batch_size
             features = {name: of[:most] for name, of in features.items()}
         costs = np.ones_like if self.windows is None else self.windows.counts
@@ -437,9 +429,6 @@ class EngineModel(TaskModel):
         """
         if not self.compiled:
             self.compile()
-        inputs.positive(
-            steps_per_epoch=steps_per_epoch, validation_steps=validation_steps
-        )
         if validation_data is not None:
             # As in Keras, which then keeps all rows.
             validation_split = 0.0
@@ -488,7 +477,6 @@ class EngineModel(TaskModel):
             )
         self._begin(num_steps, epochs - initial_epoch, callbacks)
         if features is not None:
-            optimizers.check_executions(self, num_steps)
             # With the first epoch that no `fit` before has begun.
             taken = int(optimizers.steps_taken(self.optimizer).numpy())
             begun = -(-taken // num_steps) * num_steps
@@ -623,7 +611,6 @@ class EngineModel(TaskModel):
         if self._takes_ids(x):
             x = self._checked(x)
             return super().predict(x, batch_size, verbose, **kwargs)
-        inputs.positive(batch_size=batch_size)
         (x, *_), size = inputs.columns(x)
         features = self.features(self.read_inputs(x), None)
         # Rows of similar length together.

@@ -33,17 +33,6 @@ def short(value: typing.Any, most: int = 40) -> str:
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
-def positive(**numbers: typing.Any) -> None:
-    """Refuses what is given and is no whole number of at least 1."""
-    for name, value in numbers.items():
-        is_whole = isinstance(value, _NUMBER) and not isinstance(value, bool)
-        if value is not None and not (is_whole and value >= 1):
-            raise ValueError(
-                f"Expected {name} as a whole number of at least 1. Received: "
-                f"{name}={short(value)}"
-            )
-
-
 # --- Columns ------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.keras_models import inputs
 from electra_tf.training import optimization, replicas
 from electra_tf.training.numpy_functions import numpy_function
 
@@ -26,7 +25,6 @@ def asked_config(
       ValueError: If a schedule comes beside an optimizer that has its own, or
         is none.
     """
-    inputs.positive(num_train_steps=num_train_steps)
     if isinstance(optimizer, str) and optimizer == "auto":
         optimizer = default
     if not isinstance(optimizer, configs.OptimizerConfig):
@@ -77,16 +75,6 @@ def refuse_passed_over(model: keras.Model, base: type, step: str) -> None:
                 "that of its base takes the loss of the network. Received: "
                 f"{name} alone"
             )
-
-
-def check_executions(model: keras.Model, num_steps: int) -> None:
-    """Refuses epochs whose last steps Keras would fill up, of endless data."""
-    if num_steps % model.steps_per_execution:
-        raise ValueError(
-            "Expected steps_per_execution to divide the steps of an epoch. "
-            f"Received: steps_per_execution={model.steps_per_execution}, "
-            f"{num_steps} steps"
-        )
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:

@@ -106,6 +106,8 @@ class Preprocessor(keras.layers.Layer):
         path: checkpoints.Source,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
+        *,
+        source: str | None = None,
         **kwargs,
     ) -> typing.Self:
         """The preprocessor that a checkpoint was trained with.
@@ -116,31 +118,14 @@ class Preprocessor(keras.layers.Layer):
           max_seq_length: None for that of the training, else for the positions
             that the model has.
           do_lower_case: None for what the checkpoint says.
+          source: What messages call the checkpoint; `path` by default.
           **kwargs: Of the class.
 
         Raises:
           CheckpointError: If it cannot be read, or has no vocabulary.
         """
-        return cls.of_checkpoint(
-            checkpoints.read(path),
-            checkpoints.name_of(path),
-            max_seq_length,
-            do_lower_case,
-            **kwargs,
-        )
-
-    from_preset = from_checkpoint
-
-    @classmethod
-    def of_checkpoint(
-        cls,
-        checkpoint: Checkpoint,
-        source: str,
-        max_seq_length: int | None = None,
-        do_lower_case: bool | None = None,
-        **kwargs,
-    ) -> typing.Self:
-        """`from_checkpoint` of what was read, which messages call `source`."""
+        checkpoint = checkpoints.read(path)
+        source = source or checkpoints.name_of(path)
         known = checkpoint.vocabulary
         if known is None:
             raise errors.CheckpointError(
@@ -168,6 +153,8 @@ class Preprocessor(keras.layers.Layer):
         if max_seq_length is not None:
             settings["max_seq_length"] = max_seq_length
         return cls(known.tokens, **(settings | kwargs))
+
+    from_preset = from_checkpoint
 
     def warn_of_other_tokens(self, checkpoint: Checkpoint, source: str) -> None:
         """Warns where a model has learned other tokens than this one has."""

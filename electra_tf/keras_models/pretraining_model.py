@@ -123,7 +123,9 @@ class PretrainingModel(encoder_lib.WholeModel):
             run = _run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
-            preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
+            preprocessor = Preprocessor.from_checkpoint(
+                checkpoint, source=source
+            )
         preprocessor.warn_of_other_tokens(checkpoint, source)
         if run:
             settings = dataclasses.asdict(run.model)
@@ -246,7 +248,6 @@ class PretrainingModel(encoder_lib.WholeModel):
           ValueError: If learning_rate or num_train_steps comes with an
             optimizer that has its own, or a number is none.
         """
-        inputs.positive(micro_batch_size=micro_batch_size or None)
         config = optimizers.asked_config(
             optimizer, learning_rate, num_train_steps, DEFAULT_OPTIMIZER
         )
@@ -356,18 +357,16 @@ class PretrainingModel(encoder_lib.WholeModel):
         """
         if not self.compiled:
             self.compile()
-        inputs.positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
         size, data = batch_size or BATCH_SIZE, None
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
-            optimizers.check_executions(self, steps_per_epoch)
             if self.config.unigram_generator:
                 self.set_unigram_generator(data)
             start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
             callbacks = [*keras.tree.flatten(callbacks or []), start]
-        x = self._checked(x, steps_per_epoch, "x")
+        x = self._checked(x, "x")
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
@@ -377,9 +376,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             )
             validation_steps = None
         elif validation_data is not None:
-            validation_data = self._checked(
-                validation_data, validation_steps, "validation_data"
-            )
+            validation_data = self._checked(validation_data, "validation_data")
         steps = steps_per_epoch or int(x.cardinality())
         num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
         self._make_optimizer(num_steps)
@@ -404,11 +401,10 @@ class PretrainingModel(encoder_lib.WholeModel):
         """Losses and metrics without dropout; takes what `fit` takes."""
         if not self.compiled:
             self.compile()
-        inputs.positive(batch_size=batch_size, steps=steps)
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or BATCH_SIZE, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            x = self._checked(x, steps, "x")
+            x = self._checked(x, "x")
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
@@ -541,7 +537,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         names = ("loss", *shapes, "gradient_norm")
         return {name: _Ratio(name, shapes.get(name, ())) for name in names}
 
-    def _checked(self, x, steps: int | None, argument: str) -> tf.data.Dataset:
+    def _checked(self, x, argument: str) -> tf.data.Dataset:
         """A dataset of batches that the model can learn from, or an error."""
         shape = [None, self.config.max_seq_length]
         spec = getattr(x, "element_spec", x)
@@ -558,13 +554,6 @@ class PretrainingModel(encoder_lib.WholeModel):
                 f"tf.data.Dataset of batches of {', '.join(FEATURE_NAMES)}, "
                 f"each of the shape {shape} (Preprocessor(pad_to_max=True)). "
                 f"Received: {inputs.short(spec, 200)}"
-            )
-        is_endless = x.cardinality() == tf.data.INFINITE_CARDINALITY
-        if x.cardinality() == 0 or steps is None and is_endless:
-            raise ValueError(
-                f"Expected {argument} as a dataset with batches, and the "
-                "number of steps of one that does not end. Received: "
-                + ("one without an end" if is_endless else "one without")
             )
         # Those of TFRecords, with their draws, have been looked at.
         if "noise" in spec:

@@ -383,8 +383,8 @@ class TaskModel(WholeModel):
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
         if is_auto:
-            preprocessor = Preprocessor.of_checkpoint(
-                checkpoint, source, max_seq_length
+            preprocessor = Preprocessor.from_checkpoint(
+                checkpoint, max_seq_length, source=source
             )
         elif isinstance(preprocessor, Preprocessor):
             preprocessor.warn_of_other_tokens(checkpoint, source)

@@ -464,8 +464,6 @@ def test_what_compile_refuses(model):
         ({"optimizer": 5e-4}, "optimizer=0.0005"),
         ({"optimizer": adam, "num_train_steps": 9}, "brings its own"),
         ({"optimizer": by_layer}, "layerwise_lr_decay=0.8"),
-        ({"num_train_steps": 0}, "num_train_steps=0"),
-        ({"micro_batch_size": -1}, "micro_batch_size=-1"),
     ):
         with pytest.raises(ValueError, match=message):
             model.compile(**arguments)
@@ -475,16 +473,10 @@ def test_what_fit_refuses(model, files):
     for x in (["a text"], _ids(7), tf.data.Dataset.range(3)):
         with pytest.raises(ValueError, match="x as a glob of TFRecords or"):
             model.fit(x)
-    for x in (_ids(12).repeat(), _ids(12).take(0)):
-        with pytest.raises(ValueError, match="x as a dataset with batches"):
-            model.fit(x)
-    for arguments in (
-        {"validation_data": 3},
-        {"batch_size": 0},
-        {"steps_per_epoch": 0},
-    ):
-        with pytest.raises(ValueError, match=next(iter(arguments))):
-            model.fit(_ids(12), **arguments)
+    with pytest.raises(ValueError, match="Expected steps_per_epoch"):
+        model.fit(_ids(12).repeat())
+    with pytest.raises(ValueError, match="validation_data"):
+        model.fit(_ids(12), validation_data=3)
     outside = _ids(12).map(lambda x: x | {"input_ids": x["input_ids"] + 20})
     with pytest.raises(tf.errors.OpError, match="input_ids from 0 to 19"):
         model.evaluate(outside, verbose=0)

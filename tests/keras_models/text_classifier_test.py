@@ -598,11 +598,6 @@ BAD = {
     "Expected sample_weight as a finite": (
         lambda m: m.fit(["wa"], [1], sample_weight=[float("nan")]),
     ),
-    "at least 1": (
-        lambda m: m.fit(["wa"], [1], batch_size=-1),
-        lambda m: m.fit(["wa"], [1], steps_per_epoch=0),
-        lambda m: m.evaluate(["wa"], [1], steps=0),
-    ),
     "validation_split": (lambda m: m.fit(["wa"], [1], validation_split=0.5),),
     "brings its own": (lambda m: m.compile("adam", learning_rate=0.1),),
 }
