@@ -8,7 +8,7 @@ import dataclasses
 import os
 import random
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 import tensorflow as tf
@@ -49,6 +49,9 @@ def shared_config(model: keras.Model, network: keras.Layer) -> dict:
 class WholeModel(keras.Model):
     """A model whose weights are there from the beginning."""
 
+    # The networks as a checkpoint of the original has them.
+    to_checkpoint: Callable[..., Checkpoint]
+
     def build(self, input_shape=None):
         """Does nothing: the sizes are known."""
 
@@ -66,10 +69,6 @@ class WholeModel(keras.Model):
         # Keras goes by the ending.
         with files.whole_file(path, ".keras") as temporary:
             super().save(temporary, **kwargs)
-
-    def to_checkpoint(self, **kwargs) -> Checkpoint:
-        """Its networks as a checkpoint of the original has them."""
-        raise NotImplementedError
 
     def save_checkpoint(
         self,

@@ -433,6 +433,7 @@ class EngineModel(TaskModel):
             # As in Keras, which then keeps all rows.
             validation_split = 0.0
         features, size = None, batch_size or inputs.BATCH_SIZE
+        num_steps: typing.Any
         arguments: dict[str, typing.Any] = {"shuffle": False}
         if self._takes_ids(x):
             x = self._checked(x, y)
@@ -531,7 +532,7 @@ class EngineModel(TaskModel):
     def _begin(self, steps_per_epoch: int | None, epochs: int, callbacks=None):
         """Sets the schedule of an optimizer that follows `fit`."""
         optimizer = self.optimizer
-        num_steps = steps_per_epoch and steps_per_epoch * epochs
+        num_steps: typing.Any = steps_per_epoch and steps_per_epoch * epochs
         with self.distribute_strategy.scope():
             # Now: XLA makes no variables in a step.
             optimizer.build(self.trainable_variables)

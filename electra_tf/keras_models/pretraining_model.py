@@ -261,7 +261,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 f"has. Received: optimizer={optimizer!r}"
             )
         self._optimizer_config = config
-        of_keras = {
+        of_keras: dict[str, typing.Any] = {
             "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution,
         }
@@ -334,8 +334,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         callbacks=None,
-        verbose: typing.Any = "auto",
-        validation_freq: int = 1,
+        **kwargs,
     ):
         """Pre-trains.
 
@@ -392,8 +391,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps,
             callbacks=callbacks,
-            verbose=verbose,
-            validation_freq=validation_freq,
+            **kwargs,
             shuffle=False,  # A dataset has an order.
         )
 
@@ -636,9 +634,11 @@ def _run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
     """The configuration of a pre-training run; None where there was none."""
     folder = model_directory.folder_of(path)
     try:
-        return folder and model_directory.read_pretraining_config(folder)
+        if folder:
+            return model_directory.read_pretraining_config(folder)
     except errors.ConfigError:
-        return None
+        pass  # Of another kind of run.
+    return None
 
 
 def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:

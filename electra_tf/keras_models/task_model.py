@@ -557,25 +557,15 @@ class TaskModel(WholeModel):
             Checkpoint(weights, discriminator=self.encoder_config), **kwargs
         )
 
-    def export(
-        self,
-        path: str | os.PathLike,
-        *,
-        has_pairs: bool | None = None,
-        max_seq_length: int | None = None,
-        name: str | None = None,
-    ) -> str:
+    def export(self, path: str | os.PathLike, **kwargs) -> str:
         """Writes the next version of a SavedModel that answers raw strings.
 
         It is that of tools/export_saved_model.py, see docs/serving.md.
 
         Args:
           path: Holds the versions 1, 2, ...
-          has_pairs: Whether it takes pairs of texts; None to go by what the
-            model was trained on.
-          max_seq_length: Where to cut; None for the model's.
-          name: What the server calls the model; as `path` is called by
-            default.
+          **kwargs: Of `saved_model.export`, such as `has_pairs`, without which
+            it goes by what the model was trained on, or `max_seq_length`.
 
         Returns:
           Path of the new version.
@@ -585,10 +575,4 @@ class TaskModel(WholeModel):
 
         with tempfile.TemporaryDirectory() as folder:
             self.save_checkpoint(folder)
-            return saved_model.export(
-                folder,
-                os.fspath(path),
-                has_pairs=has_pairs,
-                max_seq_length=max_seq_length,
-                name=name,
-            )
+            return saved_model.export(folder, os.fspath(path), **kwargs)

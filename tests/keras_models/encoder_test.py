@@ -113,19 +113,6 @@ def test_the_seed_decides_what_drops_out():
     assert np.abs(first - other).max() > 1e-3
 
 
-def test_dropout_in_a_graph_is_that_of_an_eager_call():
-    eager, traced = _encoder(seed=3), _encoder(seed=3)
-
-    @tf.function
-    def call(features):
-        return traced(features, training=True)["sequence_output"]
-
-    for _ in range(2):
-        np.testing.assert_allclose(
-            call(INPUTS), _sequence(eager, training=True), atol=1e-5
-        )
-
-
 # --- Keras's checks -------------------------------------------------------
 
 
@@ -186,25 +173,6 @@ def test_strings_to_classes_in_one_model(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     layer_checks.assert_same_bits(again(texts), model(texts))
-
-
-@pytest.mark.dear
-def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
-    path = tmp_path / "encoder.keras"
-    encoder.save(path)
-    np.savez(tmp_path / "inputs.npz", **INPUTS)
-    program = (
-        # In the order in which the one that comes last has to be waited for.
-        "import electra_tf, keras\n"
-        "import numpy as np\n"
-        f"model = keras.models.load_model({str(path)!r})\n"
-        f"inputs = dict(np.load({str(tmp_path / 'inputs.npz')!r}))\n"
-        "np.save({!r}, model(inputs)['sequence_output'])\n"
-    )
-    output = tmp_path / "output.npy"
-    result = helpers.execute("-c", program.format(str(output)))
-    assert result.returncode == 0, result.stderr
-    np.testing.assert_array_equal(np.load(output), _sequence(encoder))
 
 
 @pytest.mark.parametrize("change", [("quantize", "int8"), ("enable_lora", 2)])

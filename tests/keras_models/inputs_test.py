@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import tensorflow as tf
 
@@ -48,30 +47,12 @@ def test_columns_of_a_frame_go_by_the_labels_they_name():
         np.testing.assert_array_equal(found, matrix)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        [1, 0],
-        (1, 0),
-        np.array([1.0, 0.0], np.float32),
-        np.array([[1], [0]]),
-        tf.constant([1, 0]),
-        pa.array([1, 0]),
-    ],
-)
-def test_a_column_in_every_form(column):
-    assert inputs.Labels(["a", "b"]).ids(column, "y", 2).tolist() == [1, 0]
-    assert inputs.numbers(column, "y", 2).tolist() == [1.0, 0.0]
-    with pytest.raises(ValueError, match="3 values, as x has rows"):
-        inputs.rows(column, "y", 3)
-
-
 GOOD, LABELS = helpers.inputs(range(3)), np.array([0, 1, 1])
 
 
-def _model(**arguments):
+def _model():
     return electra_tf.TextClassifier.from_checkpoint(
-        models.pretrained(), labels=["a", "b"], preprocessor=None, **arguments
+        models.pretrained(), labels=["a", "b"], preprocessor=None
     )
 
 

@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -19,19 +20,9 @@ def preprocessor():
     return electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)
 
 
-def _column(values):
-    """Like a column of pandas, which the tests do without."""
-
-    class Column:
-        def to_numpy(self, dtype=None):
-            return np.array(values, dtype)
-
-    return Column()
-
-
 @pytest.mark.parametrize(
     "as_given",
-    [list, np.array, lambda x: np.array(x, object), tf.constant, _column]
+    [list, np.array, lambda x: np.array(x, object), tf.constant, pd.Series]
     + [lambda x: {"text": x}, lambda x: tf.constant(x)[:, tf.newaxis]],
 )
 def test_texts_in_any_form(preprocessor, as_given):
@@ -151,16 +142,12 @@ def test_a_checkpoint_without_a_vocabulary():
         ([1, 2], "Received: 1 at 0"),
         (["wa", None], "Received: None at 1"),
         (np.zeros(3), "Received: 0.0 at 0"),
-        (tf.zeros(3), "Received: a tensor of float32"),
         (tf.constant([["a", "b"]]), r"strings of shape \(1, 2\)"),
-        (5, "Received: 5"),
         ([("wa", "wb")], r"tuple\(map\(list, zip\(\*pairs\)\)\)"),
-        ([["wa", "wb"], ["wc", "wd"]], r"zip\(\*pairs\)"),
         (
             (["wa"], ["wb", "wc"]),
             r"in a pair. Received: shapes \(1,\) and \(2,\)",
         ),
-        (("wa", ["wb"]), r"Received: shapes \(\) and \(1,\)"),
         ((["wa"],) * 3, "Received: a tuple of 3"),
         ({"sentence": ["wa"]}, r"Received: a dict of \['sentence'\]"),
         (keras.Input((4,)), "Expected texts"),

@@ -1,6 +1,5 @@
 import dataclasses
 import functools
-import warnings
 import weakref
 
 import keras
@@ -226,22 +225,6 @@ def test_starts_with_what_the_data_say(files):
     )
 
 
-def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
-    model = _model()
-    model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
-    backup = keras.callbacks.BackupAndRestore(str(tmp_path))
-    again = dict(steps_per_epoch=1, verbose=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        model.fit(files[0], 8, callbacks=[backup], **again)
-    with pytest.warns(UserWarning, match="rate is 0 from step 2 on"):
-        model.fit(files[0], 8, **again)
-    model.compile()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
-
-
 def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
     model.save_checkpoint(tmp_path / "to")
     checkpoint = reading.read_checkpoint(tmp_path / "to")
@@ -440,14 +423,6 @@ def test_the_schedule_ends_with_fit(files):
     model.fit(files[0], batch_size=8, epochs=3, **arguments)
     assert int(model.optimizer.iterations.numpy()) == 2
     assert model.optimizer.schedule.num_train_steps == 2
-
-
-def test_the_steps_of_the_schedule():
-    model = _model()
-    model.compile(OPTIMIZER, learning_rate=0.5, num_train_steps=7)
-    schedule = model.optimizer.schedule
-    assert (schedule.num_train_steps, schedule.learning_rate) == (7, 0.5)
-    assert schedule.num_warmup_steps == 5
 
 
 def test_a_single_batch_is_refused_in_a_line(trained):

@@ -91,9 +91,8 @@ def test_files_bring_back_equal_bits(trained, tmp_path):
 _LOAD = """
 import pickle
 
-import keras
-
 import electra_tf
+import keras  # What comes last has to be waited for.
 
 with open("inputs", "rb") as file:
     inputs = pickle.load(file)

@@ -287,15 +287,6 @@ def test_xla_compiles_the_steps_on_ids(pretrained, model):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_dropout_where_keras_has_it(model):
-    rows = model.preprocessor(TEXTS)
-    plain = model(rows)
-    tasks.assert_equal_bits(model(rows, training=False).numpy(), plain.numpy())
-    once, twice = model(rows, training=True), model(rows, training=True)
-    assert np.abs(once - plain).max() > 1e-3
-    assert np.abs(once - twice).max() > 1e-3
-
-
 def test_other_optimizer_settings(pretrained):
     found = classifier(pretrained)
     found.compile(configs.OptimizerConfig(1e-3, layerwise_lr_decay=0.5))

@@ -139,19 +139,6 @@ def test_weights_of_rows_and_of_tokens(pretrained, is_of_tokens):
     )
 
 
-def test_weights_of_classes_without_a_preprocessor(pretrained):
-    x, y = ids_of_words(pretrained)
-    found = tagger(pretrained, preprocessor=None)
-    found.compile(num_train_steps=1)
-    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
-    for use in (
-        lambda **how: found.fit(x, y, verbose=0, **how),
-        lambda **how: found.fit(data, verbose=0, **how),
-    ):
-        with pytest.raises(ValueError, match="class_weight with a TextClassif"):
-            use(class_weight={0: 1.0, 1: 2.0})
-
-
 def test_answers_in_the_scheme_of_the_file(pretrained):
     task = tagging.TaggingTask(
         "ner", {}, is_token_level=False, labels=["O", "S-X", "B-X", "E-X"]
