@@ -64,9 +64,6 @@ def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
     """The weights of a network, by the names of the original's variables.
 
     What disentangled embeddings differ by is in the discriminator's table.
-
-    Raises:
-      ValueError: If Keras has quantised a layer, or added low ranks to it.
     """
     for part in network._flatten_layers():
         if part.quantization_mode or getattr(part, "lora_enabled", False):
@@ -157,9 +154,6 @@ def read_task(folder: str):
 
     Returns:
       A `TaskModel`; None where none was saved.
-
-    Raises:
-      CheckpointError: If a file is missing or damaged.
     """
     path = os.path.join(folder, TASK_FILE)
     if not os.path.isfile(path):

@@ -138,11 +138,7 @@ def next_dropout_seed(
 
 
 def check_features(features, longest: int) -> dict:
-    """The encoder's features, as <int32>[B, L].
-
-    Raises:
-      ValueError: If one is missing, or no such tensor.
-    """
+    """The encoder's features, as <int32>[B, L]."""
     names = ", ".join(ENCODER_FEATURES)
     if not isinstance(features, Mapping) or set(ENCODER_FEATURES) - {*features}:
         received = list(features) if isinstance(features, Mapping) else features

@@ -271,11 +271,7 @@ class EngineModel(TaskModel):
     # -- Rows.
 
     def _takes_ids(self, x) -> bool:
-        """Whether x is token ids, which Keras makes batches of.
-
-        Raises:
-          ValueError: If it is not, and nothing makes ids of it.
-        """
+        """Whether x is token ids, which Keras makes batches of."""
         is_of_keras = isinstance(x, keras.utils.PyDataset)
         if inputs.are_ids(x) or self.preprocessor is None and is_of_keras:
             return True
@@ -291,11 +287,7 @@ class EngineModel(TaskModel):
         return inputs.checked(x, y, self.encoder_config, self.num_label_values)
 
     def _columns(self, x, y, sample_weight, batch_size, prefix=""):
-        """Features of labelled rows, weights included; and the rows of a step.
-
-        Raises:
-          ValueError: If texts, labels or weights are none.
-        """
+        """x, features of labelled rows, with weights, and the rows of a step."""
         (x, y, sample_weight), size = inputs.columns(
             x, y, sample_weight, f"{prefix}x"
         )

@@ -46,9 +46,6 @@ def texts(
 
     Returns:
       One or two lists of N texts.
-
-    Raises:
-      ValueError: If it is something else.
     """
     names: typing.Any = frame_names(x) or ()
     if is_frame := bool(names):
@@ -79,11 +76,7 @@ def frame_names(x: typing.Any) -> list | None:
 
 
 def rows(x: typing.Any, name: str, num_rows: int | None = None) -> list:
-    """The N values of a list, an array, a tensor or a column, [N] or [N, 1].
-
-    Raises:
-      ValueError: If it is something else.
-    """
+    """The N values of a list, an array, a tensor or a column, [N] or [N, 1]."""
     if hasattr(x, "to_pylist"):  # Of Arrow.
         x = x.to_pylist()
     elif hasattr(x, "shape"):
@@ -123,9 +116,6 @@ def _whole_column(batches: Sequence[tf.Tensor]):
 def columns(x, y=None, weights=None, name: str = "x") -> tuple[list, int]:
     """x, y, weights, and the rows of a batch; of a dataset, of a task's
     examples, or as given.
-
-    Raises:
-      ValueError: If a dataset has no end, no rows or no batches.
     """
     if not isinstance(x, tf.data.Dataset):
         if y is None:
@@ -178,11 +168,7 @@ def _of_examples(x: typing.Any) -> tuple:
 
 
 def label_names(labels: typing.Any, least: int = 2) -> tuple[str, ...]:
-    """The names of labels.
-
-    Raises:
-      ValueError: If they are something else, or one is there twice.
-    """
+    """The names of labels."""
     names = tuple(map(str, given_labels(labels)))
     if len(set(names)) < len(names) or len(names) < least or "" in names:
         raise ValueError(
@@ -240,11 +226,7 @@ class Labels:
         return None
 
     def known(self, value: typing.Any, name: str, row: int) -> int:
-        """The id of what is in a row.
-
-        Raises:
-          ValueError: If it is no label.
-        """
+        """The id of what is in a row."""
         label = self.id_of(value)
         if label is None:
             raise ValueError(
@@ -324,9 +306,6 @@ def checked(
 
     Returns:
       x; of a dataset one whose batches are checked as they are read.
-
-    Raises:
-      InvalidArgumentError: If there is such a number.
     """
     if isinstance(x, tf.data.Dataset):
 

@@ -19,12 +19,7 @@ def asked_config(
     num_train_steps: int | None,
     default: configs.OptimizerConfig,
 ) -> configs.OptimizerConfig | None:
-    """The paper's optimizer that `compile` was asked for; None for another.
-
-    Raises:
-      ValueError: If a schedule comes beside an optimizer that has its own, or
-        is none.
-    """
+    """The paper's optimizer that `compile` was asked for; None for another."""
     if isinstance(optimizer, str) and optimizer == "auto":
         optimizer = default
     if not isinstance(optimizer, configs.OptimizerConfig):

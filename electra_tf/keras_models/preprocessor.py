@@ -251,11 +251,7 @@ def _is_tensor(value) -> bool:
 
 
 def as_texts(value) -> tf.Tensor:
-    """Texts in any form -> <string>[B], or <string>[] of a string.
-
-    Raises:
-      ValueError: If it holds anything but strings.
-    """
+    """Texts in any form -> <string>[B], or <string>[] of a string."""
     if not tf.is_tensor(value):
         if hasattr(value, "to_pylist"):
             value = value.to_pylist()

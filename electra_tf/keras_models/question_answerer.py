@@ -231,11 +231,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
         contexts: Sequence[str],
         answers: Sequence[tuple[str, int] | None] | None = None,
     ) -> list[passages.QuestionAnsweringExample]:
-        """Examples of rows.
-
-        Raises:
-          ValueError: If an answer is not at its place.
-        """
+        """Examples of rows."""
         found: list[passages.QuestionAnsweringExample] = []
         for row, (question, context) in enumerate(
             zip(questions, contexts, strict=True)
@@ -286,11 +282,7 @@ def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
 
 
 def _answer(value, context: str) -> tuple[str, int] | None:
-    """The first answer of any form; without a start it is looked for.
-
-    Raises:
-      TypeError, ValueError, KeyError: If it is none of this context.
-    """
+    """The first answer of any form; without a start it is looked for."""
     if isinstance(value, Mapping):
         columns = (np.atleast_1d(value[n]) for n in ("text", "answer_start"))
         value = next(zip(*columns, strict=True), "")

@@ -168,11 +168,7 @@ class TaskModel(WholeModel):
     # -- Rows.
 
     def read_inputs(self, x, name: str = "x"):
-        """Checks what the user calls x.
-
-        Raises:
-          ValueError: If it is not what the task reads.
-        """
+        """Checks what the user calls x."""
         # By the names that `fit` was given, not by place.
         rows = inputs.texts(x, name, self.head.options.get("text_columns"))
         kinds = ("texts", "pairs of texts")
@@ -447,12 +443,7 @@ class TaskModel(WholeModel):
         kept: task_head.TaskHead | None,
         new: task_head.TaskHead | None,
     ) -> tuple[task_head.TaskHead, bool]:
-        """`head_for` of a task with labels.
-
-        Raises:
-          CheckpointError: If there is neither, or the labels are the
-            checkpoint's in another order.
-        """
+        """`head_for` of a task with labels."""
         if new is None:
             if kept is None:
                 head = checkpoint.head
