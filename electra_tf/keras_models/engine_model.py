@@ -287,7 +287,7 @@ class EngineModel(TaskModel):
         return inputs.checked(x, y, self.encoder_config, self.num_label_values)
 
     def _columns(self, x, y, sample_weight, batch_size, prefix=""):
-        """x, features of labelled rows, with weights, and the rows of a step."""
+        """x, features of labelled rows, weights too, and the rows of a step."""
         (x, y, sample_weight), size = inputs.columns(
             x, y, sample_weight, f"{prefix}x"
         )

@@ -234,15 +234,10 @@ def parts_of(x) -> list:
     # lists.
     if isinstance(x, list) and x and all(_is_tensor(part) for part in x):
         x = tuple(x)
-    if isinstance(x, tuple) and len(x) in (1, 2):
+    if isinstance(x, tuple) and len(x) > 2:
+        raise ValueError(f"{_EXPECTED}. Received: a tuple of {len(x)}")
+    if isinstance(x, tuple):
         return list(x)
-    if isinstance(x, Mapping | tuple):
-        received = sorted(map(str, x)) if isinstance(x, Mapping) else len(x)
-        raise ValueError(
-            "Expected a list of texts, a tuple of two for pairs, or a "
-            f"dictionary with {TEXT!r}, and for pairs {TEXT_PAIR!r}. Received: "
-            f"a {type(x).__name__} of {received}"
-        )
     return [x]
 
 

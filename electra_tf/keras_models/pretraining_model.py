@@ -416,12 +416,6 @@ class PretrainingModel(encoder_lib.WholeModel):
         x = inputs.checked(x, None, self.config.encoder)
         return super().predict(x, batch_size, verbose, **kwargs)
 
-    def train_on_batch(self, *args, **kwargs):
-        """Refused: what a step draws follows from its number in `fit`."""
-        raise ValueError("Expected fit or evaluate. Received: a single batch")
-
-    test_on_batch = train_on_batch
-
     def train_step(self, data):
         optimizers.refuse_passed_over(self, PretrainingModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.

@@ -156,24 +156,18 @@ class TokenClassifier(EngineModel):
         task, tokenizer = self.task(), self.preprocessor.tokenizer
         seen = self.features(rows, None)[f"{self.task_name}_labels_mask"]
         num_seen = seen.sum(axis=-1).astype(int)
-        has_tokens = iter(
-            map(
-                bool,
-                task.word_tokens(
-                    [word for words in rows for word in words], tokenizer
-                ),
-            )
-        )
-        longest = max(map(len, rows))
-        answer = np.zeros((len(rows), longest, found.shape[-1]), found.dtype)
-        for row, words in enumerate(rows):
-            places = [
-                place
-                for place, counts in zip(
-                    range(len(words)), has_tokens, strict=False
-                )
-                if counts or task.as_original
-            ][: num_seen[row]]
+        # Words without a token were not seen; the original's have one each.
+        all_words = [word for words in rows for word in words]
+        tokens = task.word_tokens(all_words, tokenizer)
+        is_read = np.array([bool(t) or task.as_original for t in tokens])
+        lengths = [len(words) for words in rows]
+        shape = len(rows), max(lengths), found.shape[-1]
+        answer = np.zeros(shape, found.dtype)
+        of_rows = np.split(is_read, np.cumsum(lengths)[:-1])
+        for row, (of_row, number) in enumerate(
+            zip(of_rows, num_seen, strict=True)
+        ):
+            places = np.flatnonzero(of_row)[:number]
             answer[row, places] = found[row, : len(places)]
         return answer
 
@@ -189,20 +183,13 @@ class TokenClassifier(EngineModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        predictions = np.asarray(predictions)
         names = self.head.tags or self.labels
         found = []
-        for row in predictions:
+        for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
-            last = np.flatnonzero(is_seen)[-1] + 1 if is_seen.any() else 0
-            found.append(
-                [
-                    names[i] if seen else None
-                    for i, seen in zip(
-                        row[:last].argmax(axis=-1), is_seen, strict=False
-                    )
-                ]
-            )
+            last = max(np.flatnonzero(is_seen), default=-1) + 1
+            best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
+            found.append([names[i] if seen else None for i, seen in best])
         return found
 
 

@@ -149,7 +149,7 @@ def test_a_checkpoint_without_a_vocabulary():
             r"in a pair. Received: shapes \(1,\) and \(2,\)",
         ),
         ((["wa"],) * 3, "Received: a tuple of 3"),
-        ({"sentence": ["wa"]}, r"Received: a dict of \['sentence'\]"),
+        ({"sentence": ["wa"]}, "Received: {'sentence'"),
         (keras.Input((4,)), "Expected texts"),
     ],
 )

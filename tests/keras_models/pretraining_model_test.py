@@ -425,12 +425,6 @@ def test_the_schedule_ends_with_fit(files):
     assert model.optimizer.schedule.num_train_steps == 2
 
 
-def test_a_single_batch_is_refused_in_a_line(trained):
-    for take in (trained[0].train_on_batch, trained[0].test_on_batch):
-        with pytest.raises(ValueError, match="Expected fit or evaluate"):
-            take({})
-
-
 def test_what_compile_refuses(model):
     adam = optimization.AdamWeightDecay(OPTIMIZER, 5)
     by_layer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=0.8)

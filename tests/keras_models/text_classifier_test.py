@@ -552,13 +552,11 @@ BAD = {
     ),
     "Expected texts: strings": (
         lambda m: m.predict(["wa", None]),
+        lambda m: m.predict((["wa"], ["wb"], ["wc"])),
+        lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
         lambda m: m.fit(np.zeros(3), [0, 1, 0]),
         lambda m: m.fit([("wa", "wb")], [1]),
         lambda m: m.predict(["wa", "\ud800"]),
-    ),
-    "(three|tuple of|and for pairs)": (
-        lambda m: m.predict((["wa"], ["wb"], ["wc"])),
-        lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
     ),
     "Expected (a list or a column|y)": (
         lambda m: m.fit(["wa"]),
