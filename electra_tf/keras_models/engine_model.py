@@ -429,12 +429,13 @@ class EngineModel(TaskModel):
         arguments: dict[str, typing.Any] = {"shuffle": False}
         if self._takes_ids(x):
             x = self._checked(x, y)
-            self.note(None, y if hasattr(y, "shape") else None)
+            has_labels = y is not None and not isinstance(y, Mapping)
+            self.note(None, np.asarray(y) if has_labels else None)
             arguments |= {"y": y, "sample_weight": sample_weight}
             if class_weight is not None:
                 # By ids, and Keras would pass over what is no label.
                 weights = self.class_weights(class_weight, None)
-                arguments["class_weight"] = dict(enumerate(weights))
+                arguments["class_weight"] = dict(enumerate(weights.tolist()))
             if isinstance(x, Mapping):
                 arguments |= {
                     "batch_size": size,

@@ -10,7 +10,6 @@ import itertools
 import typing
 from collections.abc import Mapping, Sequence
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -329,12 +328,12 @@ def _same(value):
 def _asserts(x, y, config, num_labels) -> list:
     ends = (config.vocab_size, 2, config.type_vocab_size)
     numbers = [
-        (name, x[name], end)
+        (name, tf.cast(x[name], tf.float32), end)
         for name, end in zip(ENCODER_FEATURES, ends, strict=True)
-        if name in x and not isinstance(x[name], keras.KerasTensor)
+        if name in x
     ]
     if num_labels and y is not None and not isinstance(y, Mapping):
-        numbers.append(("labels", y, num_labels))
+        numbers.append(("labels", tf.cast(y, tf.float32), num_labels))
     return [
         tf.debugging.Assert(
             tf.reduce_all((values >= 0) & (values < end)),
