@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -128,7 +128,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
     """AdamWeightDecay with the layer-wise rates of fine-tuning.
 
     Args:
-      config: With all rates, or what JSON keeps of one.
+      config: With all rates.
       num_hidden_layers: Of the encoder below the head.
       num_train_steps: Where the rate reaches 0. None for the end of every
         `fit`, which then begins anew: see `begin`.
@@ -136,12 +136,10 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
 
     def __init__(
         self,
-        config: configs.OptimizerConfig | Mapping,
+        config: configs.OptimizerConfig,
         num_hidden_layers: int,
         num_train_steps: int | None = None,
     ):
-        if not isinstance(config, configs.OptimizerConfig):
-            config = configs.OptimizerConfig(**config)
         # Until `begin` says how many: fewer than the decay are refused.
         least = max(1, config.num_decay_steps)
         super().__init__(config, num_train_steps or least)
@@ -189,8 +187,3 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
             "num_hidden_layers": self.num_hidden_layers,
             "num_train_steps": self.num_train_steps,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        del custom_objects
-        return cls(**config)
