@@ -158,7 +158,7 @@ def check_features(features, longest: int) -> dict:
     ):
         raise ValueError(
             f"Expected {names} of integers, of one shape (batch, length), and "
-            f"at most {longest} positions. Received: {', '.join(types)} of the "
+            f"at most {longest} positions. Received: {', '.join(sorted(types))} of the "
             f"shapes {', '.join(map(str, shapes))}"
         )
     return tensors

@@ -120,11 +120,6 @@ def test_config():
     layer_checks.check_config(_encoder(seed=5, dtype="mixed_bfloat16"))
 
 
-@pytest.mark.parametrize("return_layers", [False, True])
-def test_symbolic_calls(encoder, return_layers):
-    layer_checks.check_symbolic(encoder, INPUTS, return_layers=return_layers)
-
-
 @pytest.mark.parametrize("policy", layer_checks.POLICIES)
 def test_policies(policy, encoder):
     of_policy = _encoder(dtype=policy)
@@ -133,7 +128,6 @@ def test_policies(policy, encoder):
     assert {x.dtype.name for x in outputs.values()} == {compute}
     weights = {w.dtype for w in of_policy.weights}
     assert weights == {of_policy.variable_dtype}
-    layer_checks.check_symbolic(of_policy, INPUTS)
     of_policy.set_weights(encoder.get_weights())
     np.testing.assert_allclose(
         tf.cast(of_policy(INPUTS)["sequence_output"], tf.float32),

@@ -111,10 +111,9 @@ def test_in_a_functional_model(pretrained):
 def test_as_keras_checks_a_layer(pretrained):
     model = classifier(pretrained)
     layer_checks.check_config(model)
-    layer_checks.check_symbolic(model, model.preprocessor(TEXTS))
     rows = model.preprocessor(TEXTS)
     wrong = rows | {"input_ids": tf.cast(rows["input_ids"], tf.float32)}
-    with pytest.raises(ValueError, match="Received: input_ids of float32"):
+    with pytest.raises(ValueError, match="Received: float32"):
         model(wrong)
 
 

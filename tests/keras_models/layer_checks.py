@@ -35,28 +35,6 @@ def check_config(layer) -> None:
     testing.TestCase().run_class_serialization_test(layer)
 
 
-def check_symbolic(layer, inputs, **call_kwargs) -> None:
-    """A symbolic call has the shapes and types of an eager one."""
-    eager = leaves(layer(inputs, **call_kwargs))
-    for rows in (None, len(next(iter(leaves(inputs).values())))):
-        symbols = keras.tree.map_structure(
-            lambda x, rows=rows: keras.KerasTensor(
-                (rows, *x.shape[1:]), keras.backend.standardize_dtype(x.dtype)
-            ),
-            inputs,
-        )
-        symbolic = leaves(layer(symbols, **call_kwargs))
-        assert symbolic.keys() == eager.keys()
-        for path, x in eager.items():
-            expected = tuple(x.shape)
-            if rows is None:
-                expected = (None, *expected[1:])
-            assert symbolic[path].shape == expected, path
-            assert symbolic[path].dtype == keras.backend.standardize_dtype(
-                x.dtype
-            ), path
-
-
 def _symbols(inputs) -> dict:
     return {
         name: keras.Input(

@@ -201,15 +201,6 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
     again = electra_tf.TextClassifier.from_checkpoint(path)
     assert again.head.options["pooling"] == "mean"
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    with pytest.warns(UserWarning, match="with pooling='cls': that of"):
-        other = electra_tf.TextClassifier.from_checkpoint(
-            path, labels=LABELS, pooling="cls"
-        )
-    assert "pooling" not in other.head.options
-    with pytest.raises(
-        ValueError, match="Expected labels=.* and pooling='cls'"
-    ):
-        electra_tf.TextClassifier.from_checkpoint(path, pooling="cls")
     # Where nothing is said, a new head reads what the one before it read.
     with pytest.warns(UserWarning, match="A new head for the labels") as told:
         other = electra_tf.TextClassifier.from_checkpoint(

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf.checkpoints.formats import huggingface, original
+from electra_tf.checkpoints.formats import huggingface
 from tests.checkpoints import models
 from tests.keras_models.tasks import TEXTS
 
@@ -106,26 +106,3 @@ def test_bad_use(pretrained):
     for unit in ({"min_value": 1}, {"min_value": 0, "scale": float("nan")}):
         with pytest.raises(ValueError, match="a positive scale"):
             regressor(pretrained, **unit)
-
-
-@pytest.mark.dear
-def test_a_head_of_the_original_is_in_the_unit_of_its_task(tmp_path):
-    # The original divides labels from 0 to 5 by 5, and saves that nowhere.
-    raw = models.finetuned("regression", 1)
-    sts = models.renamed_task(raw, "sts")
-    found = {}
-    for checkpoint in (raw, sts):
-        name = checkpoint.head.task_name
-        original.write(checkpoint, str(tmp_path / name))
-        (tmp_path / name / "head.json").unlink()
-        found[name] = electra_tf.TextRegressor.from_checkpoint(tmp_path / name)
-    pairs = (TEXTS, TEXTS[::-1])
-    predictions = {n: m.predict(pairs, verbose=0) for n, m in found.items()}
-    np.testing.assert_allclose(
-        predictions["sts"], 5 * predictions["letters"], rtol=1e-6
-    )
-    served = tf.saved_model.load(found["sts"].export(tmp_path / "served"))
-    value = served.signatures["serving_default"](
-        text=tf.constant(TEXTS), text_pair=tf.constant(TEXTS[::-1])
-    )
-    np.testing.assert_allclose(value["value"], predictions["sts"], atol=1e-5)
