@@ -158,8 +158,8 @@ def check_features(features, longest: int) -> dict:
     ):
         raise ValueError(
             f"Expected {names} of integers, of one shape (batch, length), and "
-            f"at most {longest} positions. Received: {', '.join(sorted(types))} of the "
-            f"shapes {', '.join(map(str, shapes))}"
+            f"at most {longest} positions. Received: {', '.join(sorted(types))}"
+            f" of the shapes {', '.join(map(str, shapes))}"
         )
     return tensors
 
