@@ -488,9 +488,12 @@ class PretrainingModel(encoder_lib.WholeModel):
             if not micro_batch_size or cut == (micro_batch_size, size):
                 return
         self.train_function = self.test_function = None
-        if size is None:
-            # Micro-batches need to know; see the batches' `drop_remainder`.
-            size = self.distribute_strategy.num_replicas_in_sync
+        if size is None and micro_batch_size:
+            raise ValueError(
+                "Expected batches of one size, drop_remainder=True, for "
+                f"micro_batch_size={micro_batch_size}. Received: {element_spec}"
+            )
+        size = size or self.distribute_strategy.num_replicas_in_sync
         policy = self.dtype_policy.name
         run = configs.RunConfig(
             model_dir="none",

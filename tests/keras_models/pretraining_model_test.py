@@ -212,6 +212,8 @@ def test_micro_batches_follow_the_batches(files):
         for batch_size in (8, 16):
             one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
     _assert_same_weights(model.network, whole.network, atol=1e-5)
+    with pytest.raises(ValueError, match="drop_remainder=True"):
+        model.fit(_ids(12).unbatch().batch(2), verbose=0)
 
 
 def test_starts_with_what_the_data_say(files):
