@@ -606,7 +606,10 @@ class EngineModel(TaskModel):
             x = self._checked(x)
             return super().predict(x, batch_size, verbose, **kwargs)
         (x, *_), size = inputs.columns(x)
-        features = self.features(self.read_inputs(x), None)
+        rows = self.read_inputs(x)
+        features = self.features(rows, None)
+        if not len(features["input_ids"]):  # Contexts without a word.
+            return self.of_rows({}, rows, features)
         # Rows of similar length together.
         order = np.argsort(features["input_mask"].sum(axis=-1), kind="stable")
         dataset = self._eval_dataset(
@@ -615,7 +618,13 @@ class EngineModel(TaskModel):
         )
         outputs = super().predict(dataset, verbose=verbose, **kwargs)
         back = np.argsort(order)
-        return keras.tree.map_structure(lambda rows: rows[back], outputs)
+        outputs = keras.tree.map_structure(lambda of: of[back], outputs)
+        return self.of_rows(outputs, rows, features)
+
+    def of_rows(self, outputs, rows, features: Features):
+        """What `predict` says of rows, from the outputs for their features."""
+        del rows, features
+        return outputs
 
     def train_on_batch(self, x, *args, **kwargs):
         """One update on token ids, see `keras.Model.train_on_batch`.

@@ -137,7 +137,7 @@ class QuestionAnswerer(EngineModel):
             self.max_seq_length,
             is_training=y is not None,
         )
-        if not len(features["input_ids"]):
+        if y is not None and not len(features["input_ids"]):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
@@ -168,20 +168,12 @@ class QuestionAnswerer(EngineModel):
             )
         return outputs
 
-    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
-        if self._takes_ids(x):
-            return super().predict(x, batch_size, verbose, **kwargs)
-        # Answers are cut out of the contexts, which somebody must keep.
-        (x, *_), size = inputs.columns(x)
-        batch_size = batch_size or size
-        task, rows = self.task(), self.read_inputs(x)
-        examples = task.examples(*rows)
-        outputs = {}  # Without a word there is nothing to ask the model.
-        if any(example.doc_tokens for example in examples):
-            outputs = super().predict(x, batch_size, verbose, **kwargs)
+    def of_rows(self, outputs, rows, features):
+        # Answers are cut out of the contexts.
+        task = self.task()
         found = task.predict(
             outputs,
-            examples,
+            task.examples(*rows),
             self.preprocessor.tokenizer,
             self.max_seq_length,
         )

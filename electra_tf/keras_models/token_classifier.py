@@ -145,30 +145,24 @@ class TokenClassifier(EngineModel):
         missing = self.max_seq_length - tf.shape(answer)[1]
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
-    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
-        if self._takes_ids(x):
-            return super().predict(x, batch_size, verbose, **kwargs)
+    def of_rows(self, outputs, rows, features):
         # What is said of tokens belongs to words, which are in the texts.
-        (x, *_), size = inputs.columns(x)
-        batch_size = batch_size or size
-        found = super().predict(x, batch_size, verbose, **kwargs)
-        rows = self.read_inputs(x)
-        task, tokenizer = self.task(), self.preprocessor.tokenizer
-        seen = self.features(rows, None)[f"{self.task_name}_labels_mask"]
+        seen = features[f"{self.task_name}_labels_mask"]
         num_seen = seen.sum(axis=-1).astype(int)
+        task = self.task()
         # Words without a token were not seen; the original's have one each.
         all_words = [word for words in rows for word in words]
-        tokens = task.word_tokens(all_words, tokenizer)
+        tokens = task.word_tokens(all_words, self.preprocessor.tokenizer)
         is_read = np.array([bool(t) or task.as_original for t in tokens])
         lengths = [len(words) for words in rows]
-        shape = len(rows), max(lengths), found.shape[-1]
-        answer = np.zeros(shape, found.dtype)
+        shape = len(rows), max(lengths), outputs.shape[-1]
+        answer = np.zeros(shape, outputs.dtype)
         of_rows = np.split(is_read, np.cumsum(lengths)[:-1])
         for row, (of_row, number) in enumerate(
             zip(of_rows, num_seen, strict=True)
         ):
             places = np.flatnonzero(of_row)[:number]
-            answer[row, places] = found[row, : len(places)]
+            answer[row, places] = outputs[row, : len(places)]
         return answer
 
     def decode_predictions(self, predictions) -> list[list[str | None]]:
