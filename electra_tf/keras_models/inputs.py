@@ -243,7 +243,7 @@ class Labels:
     def decisions(self, y: typing.Any, name: str, num_rows: int) -> np.ndarray:
         """Which labels each row has, <int32>[N, C]."""
         if columns := frame_names(y):
-            ids = [self.id_of(column) for column in columns]
+            ids: typing.Any = [self.id_of(column) for column in columns]
             if set(ids) == set(range(len(self.names))):
                 y = y.iloc[:, np.argsort(ids)]
         if np.ndim(y if hasattr(y, "shape") else 0) == 2:

@@ -141,10 +141,8 @@ class PretrainingModel(encoder_lib.WholeModel):
             saving.restore_variables(model.network.variables, prefix, "model")
             return model
         others = sizes.other_sizes(model.config, checkpoint, source)
-        acts = {
-            checkpoint.generator.hidden_act,
-            model.config.encoder.hidden_act,
-        }
+        both = checkpoint.generator, checkpoint.discriminator
+        acts = {config and config.hidden_act for config in both}
         if model.config.untied_generator and len(acts) > 1:
             others.append(f"a generator and a discriminator of {acts}")
         if others:
