@@ -8,10 +8,8 @@ KerasHub's tasks have them; the encoder beside them is KerasHub's.
 import json
 import os
 import shutil
-import typing
 from collections.abc import Callable
 
-import h5py
 import keras
 import numpy as np
 
@@ -37,11 +35,6 @@ def name_of(source: Source) -> str:
 def read(source: Source) -> Checkpoint:
     """Reads a checkpoint of any format.
 
-    Args:
-      source: See `reading.recognise`; a checkpoint that has been read is
-        returned as it is. Of a preset that a task model saved, all of the
-        model.
-
     Raises:
       CheckpointError: If it cannot be read.
     """
@@ -64,66 +57,21 @@ def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
     return checkpoint.discriminator
 
 
-def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
-    """The weights of layers, by the names of the original's variables.
+def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
+    """The weights of a network, by the names of the original's variables.
 
     What disentangled embeddings differ by is in the discriminator's table.
-
-    Raises:
-      ValueError: If Keras has quantised a layer, or added low ranks to it.
     """
-    found = {}
-    for layer in layers:
-        for part in layer._flatten_layers():
-            if part.quantization_mode or getattr(part, "lora_enabled", False):
-                raise ValueError(
-                    "Expected layers as they were made. Received: "
-                    f"{part.path} after quantize() or enable_lora()"
-                )
-        found.update({v.path: v.numpy() for v in layer.variables})
+    for part in network._flatten_layers():
+        if part.quantization_mode or getattr(part, "lora_enabled", False):
+            raise ValueError(
+                "Expected layers as they were made. Received: "
+                f"{part.path} after quantize() or enable_lora()"
+            )
     # What a policy such as "bfloat16" has is in no format.
-    whole = {name: np.asarray(x, np.float32) for name, x in found.items()}
-    return disentangled.fold(whole)
-
-
-def save_keras(
-    save: Callable[..., None],
-    path: str | os.PathLike,
-    overwrite: bool,
-    **kwargs: typing.Any,
-) -> None:
-    """Saves a model so that its file is, at any moment, the old one or whole.
-
-    Args:
-      save: `keras.Model.save`, of the model.
-      path: The file.
-      overwrite: Whether one that is there may go; Keras asks where not.
-      **kwargs: Of `save`.
-
-    Raises:
-      ValueError: If it ends in .h5, which nothing here reads again.
-    """
-    path = os.fspath(path)
-    if path.endswith((".h5", ".hdf5")):
-        raise ValueError(
-            "Expected a file that ends in .keras, or save_weights() with one "
-            f"that ends in .weights.h5. Received: {path!r}"
-        )
-    if not path.endswith(".keras") or not (overwrite and os.path.isfile(path)):
-        save(path, overwrite, **kwargs)
-        return
-    path = os.path.realpath(path)  # A link stays one.
-    # Keras goes by the ending.
-    with files.whole_file(path, ".keras") as temporary:
-        save(temporary, **kwargs)
-
-
-def has_optimizer(path: str | os.PathLike) -> bool:
-    """Whether a file of Keras's `save_weights` has an optimizer's state."""
-    if not h5py.is_hdf5(path):
-        return False
-    with h5py.File(path) as file:
-        return "optimizer" in file
+    return disentangled.fold(
+        {v.path: np.asarray(v.numpy(), "f4") for v in network.variables}
+    )
 
 
 def write(
@@ -201,14 +149,8 @@ def write_task(model, folder: str) -> None:
 def read_task(folder: str):
     """The task model that was saved as a preset, with all weights.
 
-    Args:
-      folder: What may be a preset.
-
     Returns:
       A `TaskModel`; None where none was saved.
-
-    Raises:
-      CheckpointError: If a file is missing or damaged.
     """
     path = os.path.join(folder, TASK_FILE)
     if not os.path.isfile(path):
@@ -232,16 +174,6 @@ def read_task(folder: str):
             f"save_to_preset writes them. Received: {errors.first_line(error)}"
         ) from None
     checkpoint = reading.read_checkpoint(folder)
-    known, given = model.preprocessor.vocabulary, checkpoint.vocabulary
-    if given and known.tokens != given.tokens:
-        raise errors.CheckpointError(
-            f"Expected one vocabulary in {folder}. Received: that of "
-            f"{TASK_FILE}, and another one in assets"
-        )
-    reading.assign_all(
-        checkpoint,
-        model.network.electra.variables,
-        folder,
-        "the encoder",
-    )
+    variables = model.network.electra.variables
+    reading.assign_all(checkpoint, variables, folder, "the encoder")
     return model

@@ -8,13 +8,12 @@ import dataclasses
 import os
 import random
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints, inputs
@@ -36,12 +35,7 @@ def policy_scope(policy: keras.dtype_policies.DTypePolicy):
 
 
 def shared_config(model: keras.Model, network: keras.Layer) -> dict:
-    """The entries of a config that all models here have.
-
-    Args:
-      model: Whose config it is.
-      network: Whose layers may be frozen.
-    """
+    """The entries of a config that all models here have."""
     layers = network._flatten_layers(include_self=False)
     frozen = [layer.path for layer in layers if not layer.trainable]
     return {
@@ -52,26 +46,66 @@ def shared_config(model: keras.Model, network: keras.Layer) -> dict:
     } | ({"frozen": frozen} if frozen else {})
 
 
-def model_from(cls: type, config: Mapping, custom_objects=None):
-    """A model of its config.
+class WholeModel(keras.Model):
+    """A model whose weights are there from the beginning."""
 
-    Args:
-      cls: Of the model.
-      config: Of `get_config`.
-      custom_objects: See `keras.saving.deserialize_keras_object`.
-    """
-    arguments = dict(config)
-    frozen = arguments.pop("frozen", ())
-    for name in {"preprocessor", "dtype"} & set(arguments):
-        if isinstance(arguments[name], dict):
-            arguments[name] = keras.saving.deserialize_keras_object(
-                arguments[name], custom_objects
-            )
-    model = cls(**arguments)
-    # Those of a layer behind the layer, which freezes them as well.
-    for layer in model._flatten_layers(include_self=False) if frozen else ():
-        layer.trainable = layer.path not in frozen
-    return model
+    # The networks as a checkpoint of the original has them.
+    to_checkpoint: Callable[..., Checkpoint]
+
+    def build(self, input_shape=None):
+        """Does nothing: the sizes are known."""
+
+    def get_build_config(self):
+        return None
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        """See `keras.Model.save`; the file is the old one or whole."""
+        path = os.fspath(filepath)
+        is_there = path.endswith(".keras") and os.path.isfile(path)
+        if not (is_there and overwrite):  # Keras asks where not.
+            super().save(path, overwrite, **kwargs)
+            return
+        path = os.path.realpath(path)  # A link stays one.
+        # Keras goes by the ending.
+        with files.whole_file(path, ".keras") as temporary:
+            super().save(temporary, **kwargs)
+
+    def save_checkpoint(
+        self,
+        path: str | os.PathLike,
+        format: str = "electra_tf",  # noqa: A002
+        **kwargs,
+    ) -> None:
+        """Writes a folder that the gin runs, the tools and others read.
+
+        As "electra_tf" it is a model directory: for `from_checkpoint`, for
+        `FinetuningConfig.init_checkpoint`, with `keep_head` or without, and for
+        tools/export_saved_model.py.
+
+        Args:
+          path: A new or empty folder.
+          format: "electra_tf", "huggingface", "kerashub", "original" or
+            "model_garden".
+          **kwargs: Of `to_checkpoint`: an `Encoder`'s `preprocessor`, whose
+            vocabulary is written, too.
+        """
+        checkpoints.write(self.to_checkpoint(**kwargs), path, format)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        arguments = dict(config)
+        frozen = arguments.pop("frozen", ())
+        for name in {"preprocessor", "dtype"} & set(arguments):
+            if isinstance(arguments[name], dict):
+                arguments[name] = keras.saving.deserialize_keras_object(
+                    arguments[name], custom_objects
+                )
+        model = cls(**arguments)
+        # Those of a layer behind the layer, which freezes them as well.
+        if frozen:
+            for layer in model._flatten_layers(include_self=False):
+                layer.trainable = layer.path not in frozen
+        return model
 
 
 def freeze_like(network: keras.Layer, other: keras.Layer) -> None:
@@ -83,21 +117,8 @@ def freeze_like(network: keras.Layer, other: keras.Layer) -> None:
 
 
 def own_seed(seed: int | None) -> int:
-    """The seed of a model: the one given, or one that Python draws.
-
-    `keras.utils.set_random_seed` decides the latter.
-
-    Raises:
-      ValueError: If it is no whole number from 0 to 2**31 - 1.
-    """
-    if seed is None:
-        return random.randrange(2**31)
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise ValueError(
-            "Expected seed as a whole number from 0 to 2**31 - 1. Received: "
-            f"seed={seed!r}"
-        )
-    return int(seed)
+    """The seed given, or one that `keras.utils.set_random_seed` decides."""
+    return random.randrange(2**31) if seed is None else seed
 
 
 def next_dropout_seed(
@@ -116,31 +137,8 @@ def next_dropout_seed(
     return replicas.seed_of_replica(seed)
 
 
-def sizes_from(given: Mapping) -> configs.EncoderConfig:
-    """The sizes of an encoder, by the names of `configs.EncoderConfig`.
-
-    Raises:
-      ValueError: If one is missing, unknown or no such size.
-    """
-    try:
-        return configs.EncoderConfig(**given)
-    except TypeError as error:
-        raise ValueError(
-            "Expected the sizes of EncoderConfig, or from_checkpoint, which "
-            f"reads them. Received: {errors.first_line(error)}"
-        ) from None
-
-
 def check_features(features, longest: int) -> dict:
-    """The encoder's features, as <int32>[B, L].
-
-    Args:
-      features: What a model was called with.
-      longest: The positions that it has.
-
-    Raises:
-      ValueError: If one is missing, or no such tensor.
-    """
+    """The encoder's features, as <int32>[B, L]."""
     names = ", ".join(ENCODER_FEATURES)
     if not isinstance(features, Mapping) or set(ENCODER_FEATURES) - {*features}:
         received = list(features) if isinstance(features, Mapping) else features
@@ -151,20 +149,17 @@ def check_features(features, longest: int) -> dict:
     tensors = {name: features[name] for name in ENCODER_FEATURES}
     # One row's mask would count for all rows.
     shapes = [tf.TensorShape(x.shape) for x in tensors.values()]
-    types = [keras.backend.standardize_dtype(x.dtype) for x in tensors.values()]
+    types = {keras.backend.standardize_dtype(x.dtype) for x in tensors.values()}
     if (
         any("int" not in dtype and dtype != "bool" for dtype in types)
         or any(shape.rank != 2 for shape in shapes)
         or not all(map(shapes[0].is_compatible_with, shapes))
         or any((shape[1] or 0) > longest for shape in shapes)
     ):
-        received = ", ".join(
-            f"{name} of {dtype} and the shape {shape}"
-            for name, dtype, shape in zip(tensors, types, shapes, strict=True)
-        )
         raise ValueError(
             f"Expected {names} of integers, of one shape (batch, length), and "
-            f"at most {longest} positions. Received: {received}"
+            f"at most {longest} positions. Received: {', '.join(sorted(types))}"
+            f" of the shapes {', '.join(map(str, shapes))}"
         )
     return tensors
 
@@ -180,19 +175,8 @@ def encode(electra, features, seed_generator, training, **kwargs) -> dict:
     )
 
 
-def output_spec(features, config: configs.EncoderConfig, dtype) -> dict:
-    """Shapes and types of `encode`."""
-    checked = check_features(features, config.max_position_embeddings)
-    rows, length = checked["input_ids"].shape
-    width = config.hidden_size
-    return {
-        "sequence_output": keras.KerasTensor((rows, length, width), dtype),
-        "pooled_output": keras.KerasTensor((rows, width), dtype),
-    }
-
-
 @keras.saving.register_keras_serializable(package="electra_tf")
-class Encoder(keras.Model):
+class Encoder(WholeModel):
     """ELECTRA's discriminator without its head, or any other such encoder.
 
         encoder = electra_tf.Encoder.from_checkpoint("hf://owner/name")
@@ -208,8 +192,6 @@ class Encoder(keras.Model):
       seed: Of dropout; None for one of its own.
       dtype: Name of a policy, or a policy; None for Keras's global one. The
         normalisations and the softmax are computed in float32 in any case.
-      name: Of the model.
-      trainable: Whether its variables are.
       **sizes: Those of `configs.EncoderConfig`: `vocab_size`, `hidden_size`,
         `num_hidden_layers`, `num_attention_heads`, `intermediate_size`, and
         what has a default there.
@@ -225,7 +207,7 @@ class Encoder(keras.Model):
         **sizes,
     ):
         super().__init__(name=name, dtype=dtype, autocast=False)
-        self.config = sizes_from(sizes)
+        self.config = configs.EncoderConfig(**sizes)
         with policy_scope(self.dtype_policy):
             self.electra = encoder_lib.Encoder(self.config, "electra")
             self.electra.build()
@@ -252,28 +234,15 @@ class Encoder(keras.Model):
         checkpoint, source = checkpoints.read(path), checkpoints.name_of(path)
         sizes = dataclasses.asdict(checkpoints.sizes_of(checkpoint, source))
         model = cls(**(sizes | kwargs))
-        model.load_checkpoint(checkpoint.encoder_only(), source)
+        reading.assign_all(
+            checkpoint.encoder_only(),
+            model.electra.variables,
+            source,
+            "the encoder",
+        )
         return model
 
     from_preset = from_checkpoint
-
-    def load_checkpoint(self, checkpoint: Checkpoint, source: str) -> None:
-        """Assigns weights.
-
-        Args:
-          checkpoint: With all of the encoder's.
-          source: Of the checkpoint, for messages.
-
-        Raises:
-          CheckpointError: If one is missing or does not fit.
-        """
-        reading.assign_all(
-            checkpoint, self.electra.variables, source, "the encoder"
-        )
-
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
 
     def to_checkpoint(self, preprocessor: Preprocessor | None = None):
         """The encoder as a checkpoint of the original has it.
@@ -288,23 +257,6 @@ class Encoder(keras.Model):
             max_seq_length=preprocessor and preprocessor.max_seq_length,
         )
 
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-        *,
-        preprocessor: Preprocessor | None = None,
-    ) -> None:
-        """Writes a folder that the commands and other libraries read.
-
-        Args:
-          path: A new or empty folder.
-          format: "electra_tf", "huggingface", "kerashub", "original" or
-            "model_garden".
-          preprocessor: Its vocabulary is written, too.
-        """
-        checkpoints.write(self.to_checkpoint(preprocessor), path, format)
-
     def save_to_preset(
         self, path: str | os.PathLike, preprocessor: Preprocessor | None = None
     ) -> None:
@@ -317,7 +269,7 @@ class Encoder(keras.Model):
 
     def predict(self, x, *args, **kwargs):
         """See `keras.Model.predict`."""
-        x = inputs.Checked(self.config)(x)
+        x = inputs.checked(x, None, self.config)
         return super().predict(x, *args, **kwargs)
 
     def call(self, inputs, training=None, return_layers=False):
@@ -329,27 +281,10 @@ class Encoder(keras.Model):
             return_layers=return_layers,
         )
 
-    def compute_output_spec(self, inputs, training=None, return_layers=False):
-        outputs: dict = output_spec(inputs, self.config, self.compute_dtype)
-        if return_layers:
-            hidden = outputs["sequence_output"]
-            rows, length, _ = hidden.shape
-            heads = self.config.num_attention_heads
-            probs = keras.KerasTensor((rows, heads, length, length), "float32")
-            num_layers = self.config.num_hidden_layers
-            outputs |= {
-                "embedding_output": hidden,
-                "all_encoder_layers": [hidden] * num_layers,
-                "attention_probs": [probs] * num_layers,
-            }
-        return outputs
-
     def export(self, filepath, format="tf_saved_model", **kwargs):
         """Exports `call`, see `keras.Model.export`.
 
         Args:
-          filepath: Where to.
-          format: Of Keras.
           **kwargs: Of Keras. `input_signature` is that of `call` by default:
             <int32>[B, L] each.
         """
@@ -358,15 +293,5 @@ class Encoder(keras.Model):
         kwargs.setdefault("input_signature", [signature])
         return super().export(filepath, format, **kwargs)
 
-    def build(self, input_shape=None):
-        """Does nothing: the sizes are known from the beginning."""
-
-    def get_build_config(self):
-        return None
-
     def get_config(self):
         return dataclasses.asdict(self.config) | shared_config(self, self)
-
-    @classmethod
-    def from_config(cls, config):
-        return model_from(cls, config)

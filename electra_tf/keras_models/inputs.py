@@ -7,12 +7,9 @@ Shapes: N rows, B batch.
 """
 
 import itertools
-import math
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -20,30 +17,19 @@ from electra_tf import configs
 from electra_tf.keras_models import preprocessor
 from electra_tf.tasks import tagging, text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
-from electra_tf.training.numpy_functions import numpy_function
 
 # One column of texts, or the two of pairs.
 Texts = tuple[list[bytes], ...]
 _NUMBER = int | np.integer
+BATCH_SIZE = 32
 # A column that is called so is no text.
-_NO_TEXTS = ("label", "labels")
+_NO_TEXTS = {"label", "labels"}
 
 
 def short(value: typing.Any, most: int = 40) -> str:
     """A value in few words."""
     shown = repr(value)
     return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
-def positive(**numbers: typing.Any) -> None:
-    """Refuses what is given and is no whole number of at least 1."""
-    for name, value in numbers.items():
-        is_whole = isinstance(value, _NUMBER) and not isinstance(value, bool)
-        if value is not None and not (is_whole and value >= 1):
-            raise ValueError(
-                f"Expected {name} as a whole number of at least 1. Received: "
-                f"{name}={short(value)}"
-            )
 
 
 # --- Columns ------------------------------------------------------------------
@@ -54,42 +40,32 @@ def texts(
 ) -> Texts:
     """The texts, or pairs of texts, that a user means.
 
-    Args:
-      x: A list, an array, a string tensor or a pandas column of N texts; for
-        pairs a tuple of two of them, a dictionary of text and text_pair, or a
-        DataFrame with two columns.
-      name: Of the argument, for the errors.
-      order: Names of the two columns of a DataFrame; None for their own order.
+    Columns of a DataFrame go by `order`, their names in `fit`, where these are
+    the same.
 
     Returns:
       One or two lists of N texts.
-
-    Raises:
-      ValueError: If it is something else.
     """
-    names: typing.Any = frame_names(x)
-    if names:
-        if labels := [n for n in names if str(n).lower() in _NO_TEXTS]:
-            raise _no_texts(
-                name, f"a DataFrame with the column {labels[0]!r}: df['text']"
-            )
+    names: typing.Any = frame_names(x) or ()
+    if is_frame := bool(names):
         pair = [preprocessor.TEXT, preprocessor.TEXT_PAIR]
         for known in (order, pair):
             names = known if known and set(known) == set(names) else names
         x = tuple(x[column] for column in names)
-    if isinstance(x, keras.utils.PyDataset | types.GeneratorType):
-        raise _no_texts(name, f"a {type(x).__name__}")
-    parts = preprocessor.parts_of(x)
-    if any(isinstance(p, str | bytes) or np.ndim(p) == 0 for p in parts):
-        raise _no_texts(name, f"{short(x)} by itself")
     try:
-        found = [preprocessor.as_texts(part).numpy().tolist() for part in parts]
+        parts = preprocessor.parts_of(x)
+        found = [preprocessor.as_texts(part).numpy() for part in parts]
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    if not found[0] or len({len(part) for part in found}) > 1:
-        sizes = " and ".join(str(len(part)) for part in found)
-        raise _no_texts(name, f"{sizes} texts")
-    return tuple(found)
+    shapes = {np.shape(column) for column in found}
+    has_labels = is_frame and {str(n).lower() for n in names} & _NO_TEXTS
+    if has_labels or len(shapes) > 1 or shapes & {(), (0,)}:
+        raise ValueError(
+            f"Expected {name} as texts: a list, an array or a column of "
+            "strings, df['text'], for pairs a tuple (first, second), or a "
+            f"tf.data.Dataset of batches. Received: {short(x)}"
+        )
+    return tuple(column.tolist() for column in found)
 
 
 def frame_names(x: typing.Any) -> list | None:
@@ -98,25 +74,8 @@ def frame_names(x: typing.Any) -> list | None:
     return list(x.columns) if is_frame and len(x.columns) > 1 else None
 
 
-def _no_texts(name: str, received: str) -> ValueError:
-    return ValueError(
-        f"Expected {name} as texts: a list, an array or a column of strings, "
-        "for pairs a tuple (first, second), or a tf.data.Dataset of batches. "
-        f"Received: {received}"
-    )
-
-
 def rows(x: typing.Any, name: str, num_rows: int | None = None) -> list:
-    """The N values of a list, an array, a tensor or a column, [N] or [N, 1].
-
-    Args:
-      x: What the user gave.
-      name: Of the argument.
-      num_rows: N; None for any.
-
-    Raises:
-      ValueError: If it is something else.
-    """
+    """The N values of a list, an array, a tensor or a column, [N] or [N, 1]."""
     if hasattr(x, "to_pylist"):  # Of Arrow.
         x = x.to_pylist()
     elif hasattr(x, "shape"):
@@ -133,74 +92,19 @@ def rows(x: typing.Any, name: str, num_rows: int | None = None) -> list:
     return list(x)
 
 
-def numbers(
-    x: typing.Any, name: str, num_rows: int, least: float = -math.inf
-) -> np.ndarray:
-    """A finite number for each row, [N].
-
-    Args:
-      x: A list, an array, a tensor or a column.
-      name: Of the argument.
-      num_rows: N.
-      least: That they may be.
-
-    Raises:
-      ValueError: If there is another one.
-    """
-    for row, value in enumerate(values := rows(x, name, num_rows)):
-        is_number = isinstance(value, int | float | np.number)
-        if not is_number or not least <= value < math.inf or value == -math.inf:
-            wanted = "a number" if math.isinf(least) else f"{least:g} or more"
-            raise ValueError(
-                f"Expected {name} as {wanted} for each row. Received: "
-                f"{short(value)} in row {row}"
-            )
-    return np.array(values)
-
-
-def of_dataset(dataset: tf.data.Dataset, name: str = "x") -> tuple[tuple, int]:
-    """The columns of a dataset of batches of texts.
-
-    Args:
-      dataset: Of x, (x, y) or (x, y, sample_weight), where x and y may be
-        tuples or dictionaries of columns.
-      name: Of the argument, for the errors.
-
-    Returns:
-      x, y and sample_weight, None where there is none; the rows of a batch.
-
-    Raises:
-      ValueError: If it has no end, no rows or no batches.
-    """
-    wanted = f"Expected {name} as a dataset of batches of texts"
-    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
+    """A finite number for each row, [N]; see `rows`."""
+    column = rows(x, name, num_rows)
+    try:
+        values = np.array(column, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
+    if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError(
-            f"{wanted} that ends, such as dataset.take(100): they are read "
-            "before the first step. Received: one without an end"
+            f"Expected {name} as a finite number for each row. Received: "
+            f"{short(values, 200)}"
         )
-    spec = dataset.element_spec
-    batches = [tf.nest.flatten(element) for element in dataset]
-    if not batches:
-        raise ValueError(f"{wanted}, with rows. Received: one without")
-    if any(tensor.shape.rank == 0 for tensor in batches[0]) or (
-        isinstance(spec, tuple) and len(spec) > 3
-    ):
-        raise ValueError(
-            f"{wanted}, (texts,), (texts, labels) or (texts, labels, weights):"
-            " tf.data.Dataset.from_tensor_slices((texts, labels)).batch(32). "
-            f"Received: one of {short(spec, 200)}"
-        )
-    parts = tf.nest.pack_sequence_as(
-        spec, [_whole_column(column) for column in zip(*batches, strict=True)]
-    )
-    x, y, weights = (
-        *(parts if isinstance(spec, tuple) else (parts,)),
-        None,
-        None,
-    )[:3]
-    if isinstance(y, tuple):
-        y = list(zip(*y, strict=True))
-    return (x, y, weights), max(1, len(batches[0][0].numpy()))
+    return values
 
 
 def _whole_column(batches: Sequence[tf.Tensor]):
@@ -208,21 +112,50 @@ def _whole_column(batches: Sequence[tf.Tensor]):
     return values if batches[0].dtype == tf.string else np.array(values)
 
 
-def of_examples(x: typing.Any) -> tuple[typing.Any, typing.Any] | None:
-    """The columns of a task's examples; None of what is none.
-
-    Args:
-      x: What `Task.read_examples` returns, of a task of texts or of tags.
-
-    Returns:
-      Texts, pairs of texts or words, and their labels.
+def columns(x, y=None, weights=None, name: str = "x") -> tuple[list, int]:
+    """x, y, weights, and the rows of a batch; of a dataset, of a task's
+    examples, or as given.
     """
+    if not isinstance(x, tf.data.Dataset):
+        if y is None:
+            x, y = _of_examples(x)
+        return [x, y, weights], BATCH_SIZE
+    if y is not None or weights is not None:
+        raise ValueError(
+            "Expected labels and weights in the dataset. Received: them "
+            "beside it"
+        )
+    spec, batches = x.element_spec, []
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    if x.cardinality() != tf.data.INFINITE_CARDINALITY:
+        batches = [tf.nest.flatten(element) for element in x]
+    if (
+        not batches
+        or len(parts) > 3
+        or any(tensor.shape.rank == 0 for tensor in batches[0])
+    ):
+        raise ValueError(
+            f"Expected {name} as a dataset of batches of texts that ends, as "
+            "they are read before the first step: tf.data.Dataset."
+            "from_tensor_slices((texts, labels)).batch(32), or with weights. "
+            f"Received: {int(x.cardinality())} times {short(spec, 200)}"
+        )
+    whole = [_whole_column(column) for column in zip(*batches, strict=True)]
+    packed = tf.nest.pack_sequence_as(parts, whole)
+    x, y, weights = (*packed, None, None)[:3]
+    if isinstance(y, tuple):
+        y = list(zip(*y, strict=True))
+    return [x, y, weights], max(1, len(batches[0][0].numpy()))
+
+
+def _of_examples(x: typing.Any) -> tuple:
+    """Columns and labels of a task's examples; all else as it is, and None."""
     if not isinstance(x, list) or not x:
-        return None
+        return x, None
     if isinstance(x[0], tagging.TaggingExample):
         return [list(e.words) for e in x], [list(e.labels) for e in x]
     if not isinstance(x[0], text_tasks.TextExample):
-        return None
+        return x, None
     texts = [e.text_a for e in x]
     labels = [list(e.labels) if e.labels else e.label for e in x]
     if x[0].text_b is None:
@@ -234,16 +167,7 @@ def of_examples(x: typing.Any) -> tuple[typing.Any, typing.Any] | None:
 
 
 def label_names(labels: typing.Any, least: int = 2) -> tuple[str, ...]:
-    """The names of labels.
-
-    Args:
-      labels: Names or whole numbers in the order of the outputs; or how many
-        there are, for the names "0", "1", ...
-      least: As many there must be.
-
-    Raises:
-      ValueError: If they are something else, or one is there twice.
-    """
+    """The names of labels."""
     names = tuple(map(str, given_labels(labels)))
     if len(set(names)) < len(names) or len(names) < least or "" in names:
         raise ValueError(
@@ -267,15 +191,6 @@ def given_labels(labels: typing.Any) -> list[str | int | bool]:
     return list(values)
 
 
-def _numbers_of(labels: Sequence[str], kind: Callable) -> list:
-    """What the labels are as finite numbers; nothing if one is none."""
-    try:
-        values = [kind(label) for label in labels]
-    except ValueError:
-        return []
-    return values if all(map(math.isfinite, values)) else []
-
-
 class Labels:
     """The labels of a task: names, or numbers, and their ids.
 
@@ -289,9 +204,9 @@ class Labels:
     def __init__(self, names: Sequence[str]):
         self.names = tuple(names)
         self._ids = {name: i for i, name in enumerate(self.names)}
-        found = _numbers_of(names, int) or _numbers_of(names, float)
-        self._are_numbers = bool(found)
-        counted = found or range(len(names))
+        numbers = [text_tasks.number(name) for name in names]
+        self._are_numbers = bool(np.isfinite(numbers).all())
+        counted = numbers if self._are_numbers else range(len(names))
         self._of_numbers = {number: i for i, number in enumerate(counted)}
         if len(self._of_numbers) < len(self.names):
             self._of_numbers = {}  # Such as 1 and 01: go by the names.
@@ -310,11 +225,7 @@ class Labels:
         return None
 
     def known(self, value: typing.Any, name: str, row: int) -> int:
-        """The id of what is in a row.
-
-        Raises:
-          ValueError: If it is no label.
-        """
+        """The id of what is in a row."""
         label = self.id_of(value)
         if label is None:
             raise ValueError(
@@ -330,18 +241,11 @@ class Labels:
         return np.array([self.known(v, name, row) for row, v in values], "i4")
 
     def decisions(self, y: typing.Any, name: str, num_rows: int) -> np.ndarray:
-        """Which labels each row has, <int32>[N, C].
-
-        Args:
-          y: A list of labels for each row; or a 0 or 1 for each label, in an
-            array [N, C] or a DataFrame, which goes by the names of its columns.
-          name: Of the argument.
-          num_rows: N.
-        """
+        """Which labels each row has, <int32>[N, C]."""
         if columns := frame_names(y):
-            by_name = {str(column): column for column in columns}
-            if set(by_name) == set(self.names):
-                y = y[[by_name[label] for label in self.names]]
+            ids: typing.Any = [self.id_of(column) for column in columns]
+            if set(ids) == set(range(len(self.names))):
+                y = y.iloc[:, np.argsort(ids)]
         if np.ndim(y if hasattr(y, "shape") else 0) == 2:
             matrix = np.asarray(y)
             if matrix.shape != (num_rows, len(self.names)) or set(
@@ -380,99 +284,60 @@ def are_ids(x: typing.Any) -> bool:
     return isinstance(x, Mapping) and ENCODER_FEATURES[0] in x
 
 
-class Checked:
-    """Refuses token ids, labels and weights that a model has not.
+def num_batches(x, batch_size: int, share: float) -> int | None:
+    """Batches of token ids in an epoch; None where nothing tells."""
+    if isinstance(x, Mapping):
+        num_rows = int(len(next(iter(x.values()))) * (1.0 - share))
+        return -(-num_rows // batch_size)
+    if isinstance(x, tf.data.Dataset):
+        number = int(x.cardinality())
+        return number if number >= 0 else None
+    return getattr(x, "num_batches", None)
 
-    Args:
-      config: Of the model's encoder.
-      num_values: Where labels are whole numbers from 0 on, how many of these:
-        the classes, or 2 where each is a decision; None for quantities.
-      rank: Axes of the labels.
+
+def checked(
+    x: typing.Any,
+    y: typing.Any,
+    config: configs.EncoderConfig,
+    num_labels: int | None = None,
+) -> typing.Any:
+    """Refuses token ids and labels that a model has not.
+
+    Returns:
+      x; of a dataset one whose batches are checked as they are read.
     """
+    if isinstance(x, tf.data.Dataset):
 
-    def __init__(
-        self,
-        config: configs.EncoderConfig,
-        num_values: int | None = None,
-        rank: int = 1,
-    ):
-        self._ends = dict(
-            zip(
-                ENCODER_FEATURES,
-                (config.vocab_size, 2, config.type_vocab_size),
-                strict=True,
-            )
+        def check(*batch):
+            features, labels, _ = (*batch, None, None)[:3]
+            asserts = _asserts(features, labels, config, num_labels)
+            with tf.control_dependencies(asserts):
+                batch = tf.nest.map_structure(_same, batch)
+            return batch[0] if len(batch) == 1 else batch
+
+        return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+    if isinstance(x, Mapping):
+        _asserts(x, y, config, num_labels)
+    return x
+
+
+def _same(value):
+    return tf.identity(value) if tf.is_tensor(value) else value
+
+
+def _asserts(x, y, config, num_labels) -> list:
+    ends = (config.vocab_size, 2, config.type_vocab_size)
+    numbers = [
+        (name, tf.cast(x[name], tf.float32), end)
+        for name, end in zip(ENCODER_FEATURES, ends, strict=True)
+        if name in x
+    ]
+    if num_labels and y is not None and not isinstance(y, Mapping):
+        numbers.append(("labels", tf.cast(y, tf.float32), num_labels))
+    return [
+        tf.debugging.Assert(
+            tf.reduce_all((values >= 0) & (values < end)),
+            [f"Expected {name} from 0 to {end - 1}. Received: ", values],
         )
-        self._num_values = num_values
-        self._rank = rank
-
-    def __call__(self, x, y=None, weights=None, prefix: str = "") -> typing.Any:
-        """x; of a dataset one whose batches are checked as they are read.
-
-        Raises:
-          ValueError: If there is such a number.
-        """
-        if isinstance(x, tf.data.Dataset):
-            return x.map(self._in_graph, num_parallel_calls=tf.data.AUTOTUNE)
-        for name, end in self._ends.items() if isinstance(x, Mapping) else ():
-            if _is_array(x.get(name)):
-                _refuse_outside(x[name], f"{name} in {prefix}x", end)
-        if _is_array(y):
-            name = f"labels in {prefix}y"
-            if self._num_values and np.ndim(y) != self._rank:
-                raise ValueError(
-                    f"Expected {name} of the rank {self._rank}. Received: the "
-                    f"shape {np.shape(y)}"
-                )
-            _refuse_outside(y, name, self._num_values)
-        if _is_array(weights):
-            _refuse_outside(weights, f"{prefix}sample_weight", math.inf)
-        return x
-
-    def _in_graph(self, *element):
-        tensors = [t for t in tf.nest.flatten(element) if tf.is_tensor(t)]
-
-        def check(*arrays):
-            values = iter(arrays)
-            parts = tf.nest.map_structure(
-                lambda t: next(values) if tf.is_tensor(t) else t, element
-            )
-            self(*parts)
-            return np.int32(0)
-
-        done = numpy_function(check, tensors, tf.int32)
-        with tf.control_dependencies([done]):
-            checked = tf.nest.map_structure(
-                lambda t: tf.identity(t) if tf.is_tensor(t) else t, element
-            )
-        return checked[0] if len(element) == 1 else checked
-
-
-def _is_array(values) -> bool:
-    return isinstance(values, np.ndarray | list) or (
-        tf.is_tensor(values) and hasattr(values, "numpy")
-    )
-
-
-def _refuse_outside(values, name: str, end: float | None) -> None:
-    """Refuses numbers that are not finite, or not from 0 to below the end."""
-    values = np.asarray(values)
-    is_number = values.dtype.kind in "iufb"
-    if not values.size or not is_number:
-        received = values.dtype.name if values.size else "no rows"
-        raise ValueError(f"Expected numbers as {name}. Received: {received}")
-    least, most = values.min(), values.max()
-    is_good = np.isfinite(values).all()
-    if end is not None:
-        is_whole = math.isinf(end) or (values == np.round(values)).all()
-        is_good &= is_whole and least >= 0 and most < end
-    if not is_good:
-        to = (
-            "of 0 or more"
-            if end == math.inf
-            else f"from 0 to {end and end - 1}"
-        )
-        wanted = "finite" if end is None else to
-        raise ValueError(
-            f"Expected {name} {wanted}. Received: from {least} to {most}"
-        )
+        for name, values, end in numbers
+    ]

@@ -2,14 +2,13 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.keras_models import inputs
 from electra_tf.training import optimization, replicas
 from electra_tf.training.numpy_functions import numpy_function
 
@@ -20,19 +19,7 @@ def asked_config(
     num_train_steps: int | None,
     default: configs.OptimizerConfig,
 ) -> configs.OptimizerConfig | None:
-    """The paper's optimizer that `compile` was asked for; None for another.
-
-    Args:
-      optimizer: Of `compile`: "auto", a `configs.OptimizerConfig`, or any.
-      learning_rate: Of `compile`: the peak of the paper's schedule.
-      num_train_steps: Of `compile`.
-      default: What "auto" stands for.
-
-    Raises:
-      ValueError: If a schedule comes beside an optimizer that has its own, or
-        is none.
-    """
-    inputs.positive(num_train_steps=num_train_steps)
+    """The paper's optimizer that `compile` was asked for; None for another."""
     if isinstance(optimizer, str) and optimizer == "auto":
         optimizer = default
     if not isinstance(optimizer, configs.OptimizerConfig):
@@ -54,11 +41,7 @@ def warn_of_the_end(
 ) -> None:
     """Warns of steps that learn nothing, as they are behind the schedule's end.
 
-    Args:
-      optimizer: The paper's, or another one, of which nothing is said.
-      num_steps: That are to come; None if nobody knows.
-      callbacks: Of `fit`; with one that may go on within these steps nothing
-        is said either.
+    Nothing is said where a callback may go on within them.
     """
     is_resumed = any(
         isinstance(callback, keras.callbacks.BackupAndRestore)
@@ -76,6 +59,17 @@ def warn_of_the_end(
             f"step {end} on, where compile(num_train_steps=...) or the first "
             "fit let it end; compile again to begin anew"
         )
+
+
+def refuse_passed_over(model: keras.Model, base: type, step: str) -> None:
+    """Refuses a subclass whose `call` or `compute_loss` no step would call."""
+    for name in ("call", "compute_loss"):
+        if getattr(type(model), name) is not getattr(base, name):
+            raise ValueError(
+                f"Expected {step} in {type(model).__name__} beside {name}: "
+                "that of its base takes the loss of the network. Received: "
+                f"{name} alone"
+            )
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
@@ -134,7 +128,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
     """AdamWeightDecay with the layer-wise rates of fine-tuning.
 
     Args:
-      config: With all rates, or what JSON keeps of one.
+      config: With all rates.
       num_hidden_layers: Of the encoder below the head.
       num_train_steps: Where the rate reaches 0. None for the end of every
         `fit`, which then begins anew: see `begin`.
@@ -142,12 +136,10 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
 
     def __init__(
         self,
-        config: configs.OptimizerConfig | Mapping,
+        config: configs.OptimizerConfig,
         num_hidden_layers: int,
         num_train_steps: int | None = None,
     ):
-        if not isinstance(config, configs.OptimizerConfig):
-            config = configs.OptimizerConfig(**config)
         # Until `begin` says how many: fewer than the decay are refused.
         least = max(1, config.num_decay_steps)
         super().__init__(config, num_train_steps or least)
@@ -195,8 +187,3 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
             "num_hidden_layers": self.num_hidden_layers,
             "num_train_steps": self.num_train_steps,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        del custom_objects
-        return cls(**config)

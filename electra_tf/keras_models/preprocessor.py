@@ -18,7 +18,6 @@ from electra_tf.keras_models import checkpoints
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
-from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Names of texts in a dictionary: those of an exported model's inputs.
 TEXT, TEXT_PAIR = "text", "text_pair"
@@ -68,15 +67,11 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**(kwargs | {"autocast": False}))
-        for name, value in (
-            ("do_lower_case", do_lower_case),
-            ("strip_accents", strip_accents),
-        ):
-            if value is not None and not isinstance(value, bool):
-                raise ValueError(
-                    f"Expected {name} as True, False or None. Received: "
-                    f"{name}={value!r}"
-                )
+        if not {do_lower_case, strip_accents} <= {True, False, None}:
+            raise ValueError(
+                "Expected do_lower_case and strip_accents as True, False or "
+                f"None. Received: {do_lower_case!r} and {strip_accents!r}"
+            )
         if isinstance(vocabulary, str | os.PathLike):
             known = vocabulary_lib.load(vocabulary)
         else:
@@ -111,6 +106,8 @@ class Preprocessor(keras.layers.Layer):
         path: checkpoints.Source,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
+        *,
+        source: str | None = None,
         **kwargs,
     ) -> typing.Self:
         """The preprocessor that a checkpoint was trained with.
@@ -121,31 +118,14 @@ class Preprocessor(keras.layers.Layer):
           max_seq_length: None for that of the training, else for the positions
             that the model has.
           do_lower_case: None for what the checkpoint says.
+          source: What messages call the checkpoint; `path` by default.
           **kwargs: Of the class.
 
         Raises:
           CheckpointError: If it cannot be read, or has no vocabulary.
         """
-        return cls.of_checkpoint(
-            checkpoints.read(path),
-            checkpoints.name_of(path),
-            max_seq_length,
-            do_lower_case,
-            **kwargs,
-        )
-
-    from_preset = from_checkpoint
-
-    @classmethod
-    def of_checkpoint(
-        cls,
-        checkpoint: Checkpoint,
-        source: str,
-        max_seq_length: int | None = None,
-        do_lower_case: bool | None = None,
-        **kwargs,
-    ) -> typing.Self:
-        """`from_checkpoint` of what was read, which messages call `source`."""
+        checkpoint = checkpoints.read(path)
+        source = source or checkpoints.name_of(path)
         known = checkpoint.vocabulary
         if known is None:
             raise errors.CheckpointError(
@@ -173,6 +153,8 @@ class Preprocessor(keras.layers.Layer):
         if max_seq_length is not None:
             settings["max_seq_length"] = max_seq_length
         return cls(known.tokens, **(settings | kwargs))
+
+    from_preset = from_checkpoint
 
     def warn_of_other_tokens(self, checkpoint: Checkpoint) -> None:
         """Warns where a model has learned other tokens than this one has."""
@@ -231,29 +213,13 @@ class Preprocessor(keras.layers.Layer):
         )
         is_fixed = self.pad_to_max or not is_batch
         length = self.max_seq_length if is_fixed else 2
-        features = inputs.pad(features, length)
-        if is_fixed:
-            features = {
-                name: tf.ensure_shape(values, [None, length])
-                for name, values in features.items()
-            }
+        shape = [texts[0].shape[0], length if is_fixed else None]
+        features = {
+            name: tf.ensure_shape(values, shape)
+            for name, values in inputs.pad(features, length).items()
+        }
         if not is_batch:
             features = {name: values[0] for name, values in features.items()}
-        return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
-
-    def compute_output_spec(self, x, y=None, sample_weight=None):
-        parts = parts_of(x)
-        for part in parts:
-            if keras.backend.standardize_dtype(part.dtype) != "string":
-                raise ValueError(f"{_EXPECTED}. Received: x={x}")
-        shape = tuple(parts[0].shape[:1])
-        is_fixed = self.pad_to_max or not shape
-        features = {
-            name: keras.KerasTensor(
-                (*shape, self.max_seq_length if is_fixed else None), "int32"
-            )
-            for name in ENCODER_FEATURES
-        }
         return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
 
 
@@ -266,15 +232,10 @@ def parts_of(x) -> list:
     # lists.
     if isinstance(x, list) and x and all(_is_tensor(part) for part in x):
         x = tuple(x)
-    if isinstance(x, tuple) and len(x) in (1, 2):
+    if isinstance(x, tuple) and len(x) > 2:
+        raise ValueError(f"{_EXPECTED}. Received: a tuple of {len(x)}")
+    if isinstance(x, tuple):
         return list(x)
-    if isinstance(x, Mapping | tuple):
-        received = sorted(map(str, x)) if isinstance(x, Mapping) else len(x)
-        raise ValueError(
-            "Expected a list of texts, a tuple of two for pairs, or a "
-            f"dictionary with {TEXT!r}, and for pairs {TEXT_PAIR!r}. Received: "
-            f"a {type(x).__name__} of {received}"
-        )
     return [x]
 
 
@@ -283,15 +244,7 @@ def _is_tensor(value) -> bool:
 
 
 def as_texts(value) -> tf.Tensor:
-    """Texts in any form -> <string>[B], or <string>[] of a string.
-
-    Args:
-      value: A string, a list, an array, a column of pandas or of Arrow, or a
-        tensor of shape [], [B] or [B, 1].
-
-    Raises:
-      ValueError: If it holds anything but strings.
-    """
+    """Texts in any form -> <string>[B], or <string>[] of a string."""
     if not tf.is_tensor(value):
         if hasattr(value, "to_pylist"):
             value = value.to_pylist()
@@ -300,9 +253,16 @@ def as_texts(value) -> tf.Tensor:
         if isinstance(value, np.ndarray):
             value = value.tolist()
         rows = value if isinstance(value, list) else [value]
-        for index, text in enumerate(rows):
-            _check_string(text, index)
-        value = tf.constant(value, tf.string)
+        try:
+            value = tf.constant(value, tf.string)
+        except (TypeError, ValueError) as error:
+            odd = [
+                f"{text!r} at {row}"
+                for row, text in enumerate(rows)
+                if not isinstance(text, str | bytes)
+            ]
+            received = odd[0] if odd else errors.first_line(error)
+            raise ValueError(f"{_EXPECTED}. Received: {received}") from None
     if value.dtype != tf.string:
         raise ValueError(
             f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"
@@ -311,24 +271,7 @@ def as_texts(value) -> tf.Tensor:
         value = tf.squeeze(value, 1)
     if value.shape.rank not in (0, 1):
         raise ValueError(
-            f"{_EXPECTED}. Received: strings of shape {value.shape}"
+            f"{_EXPECTED}, which tuple(map(list, zip(*pairs))) makes of a list "
+            f"of pairs. Received: strings of shape {value.shape}"
         )
     return value
-
-
-def _check_string(text, index: int) -> None:
-    if isinstance(text, list | np.ndarray) and len(text) == 1:
-        text = text[0]  # Of [B, 1].
-    received = f"{text!r}, of type {type(text).__name__}"
-    if isinstance(text, str | bytes):
-        try:
-            text.encode() if isinstance(text, str) else None
-            return
-        except UnicodeError:
-            received = "half of a character, a surrogate"
-    if isinstance(text, list | tuple) and len(text) == 2:
-        received += (
-            " (if these are pairs, give the first texts and the second ones: "
-            "tuple(map(list, zip(*pairs))))"
-        )
-    raise ValueError(f"{_EXPECTED}. Received: {received}, at {index}")

@@ -26,12 +26,7 @@ from electra_tf import (
 )
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import (
-    checkpoints,
-    engine_model,
-    inputs,
-    optimizers,
-)
+from electra_tf.keras_models import checkpoints, inputs, optimizers
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
@@ -49,7 +44,7 @@ DEFAULT_OPTIMIZER = configs.OptimizerConfig(
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class PretrainingModel(keras.Model):
+class PretrainingModel(encoder_lib.WholeModel):
     """ELECTRA's pre-training.
 
         model = electra_tf.PretrainingModel(
@@ -70,9 +65,6 @@ class PretrainingModel(keras.Model):
       preprocessor: With the vocabulary; it turns texts into ids, too.
       seed: Of the order of the data, of masks, samples and dropout; None to
         draw one.
-      dtype: See `Encoder`.
-      name: Of the model.
-      trainable: Whether its variables are.
       **settings: Those of `configs.EncoderConfig` and `configs.ElectraConfig`,
         such as `hidden_size`, `mask_prob` or `discriminator_objective`; the
         size of the vocabulary and the length are the preprocessor's where they
@@ -92,11 +84,6 @@ class PretrainingModel(keras.Model):
         super().__init__(
             name=name, dtype=dtype, trainable=trainable, autocast=False
         )
-        if not isinstance(preprocessor, Preprocessor):
-            raise ValueError(
-                "Expected an electra_tf.Preprocessor, which has the "
-                f"vocabulary. Received: preprocessor={preprocessor!r}"
-            )
         self.config = _model_config(preprocessor, settings)
         self.preprocessor = preprocessor
         self.seed = encoder_lib.own_seed(seed)
@@ -142,7 +129,9 @@ class PretrainingModel(keras.Model):
             run = _run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
-            preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
+            preprocessor = Preprocessor.from_checkpoint(
+                checkpoint, source=source
+            )
         preprocessor.warn_of_other_tokens(checkpoint)
         if run:
             settings = dataclasses.asdict(run.model)
@@ -168,10 +157,6 @@ class PretrainingModel(keras.Model):
 
     from_preset = from_checkpoint
 
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
-
     def to_checkpoint(self) -> Checkpoint:
         """Both networks, the optimizer's state and the vocabulary."""
         config, optimizer = self.config, self.optimizer
@@ -195,25 +180,8 @@ class PretrainingModel(keras.Model):
             **state,
         )
 
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-    ) -> None:
-        """Writes a folder that fine-tuning and the tools read.
-
-        Args:
-          path: A new or empty folder.
-          format: See `Encoder.save_checkpoint`.
-        """
-        checkpoints.write(self.to_checkpoint(), path, format)
-
     def encoder(self, **kwargs) -> encoder_lib.Encoder:
-        """The discriminator's encoder, with copies of its weights.
-
-        Args:
-          **kwargs: Of `Encoder`.
-        """
+        """The discriminator's encoder, with copies of its weights."""
         return encoder_lib.Encoder.from_checkpoint(
             self.to_checkpoint(), **kwargs
         )
@@ -232,20 +200,6 @@ class PretrainingModel(keras.Model):
             outputs["disc_logits"] = tf.cast(logits, tf.float32)
         return outputs
 
-    def compute_output_spec(self, inputs, training=None):
-        config = self.config.encoder
-        outputs = encoder_lib.output_spec(inputs, config, self.compute_dtype)
-        if self.config.has_binary_discriminator:
-            shape = outputs["sequence_output"].shape[:2]
-            outputs["disc_logits"] = keras.KerasTensor(shape, "float32")
-        return outputs
-
-    def build(self, input_shape=None):
-        """Does nothing: the sizes are known from the beginning."""
-
-    def get_build_config(self):
-        return None
-
     def get_config(self):
         settings = dataclasses.asdict(self.config)
         return {
@@ -257,25 +211,6 @@ class PretrainingModel(keras.Model):
             ),
         }
 
-    @classmethod
-    def from_config(cls, config):
-        return encoder_lib.model_from(cls, config)
-
-    def load_weights(self, filepath, **kwargs):
-        """See `keras.Model.load_weights`.
-
-        Warns of an optimizer in the file, where `compile` made none that would
-        take it.
-        """
-        super().load_weights(filepath, **kwargs)
-        has_none = self.compiled and self.optimizer is None
-        if has_none and checkpoints.has_optimizer(filepath):
-            errors.warn(
-                f"{filepath}: its optimizer is left out, and fit begins at "
-                "step 0; compile(num_train_steps=...) before load_weights "
-                "makes one that takes it"
-            )
-
     # --- Training ---------------------------------------------------
 
     def compile(
@@ -286,7 +221,8 @@ class PretrainingModel(keras.Model):
         num_train_steps: int | None = None,
         micro_batch_size: int = 0,
         jit_compile: bool = False,
-        **kwargs,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
     ):
         """Chooses how to train; `fit` calls it where nobody did.
 
@@ -302,21 +238,11 @@ class PretrainingModel(keras.Model):
             memory; 0 for all of its share. The numbers are the same but for
             dropout and rounding.
           jit_compile: Compile each replica's step with XLA.
-          **kwargs: Of `keras.Model.compile`: `run_eagerly`,
-            `steps_per_execution`.
 
         Raises:
-          ValueError: On any other, and if learning_rate or num_train_steps
-            comes with an optimizer that has its own, or a number is none.
+          ValueError: If learning_rate or num_train_steps comes with an
+            optimizer that has its own, or a number is none.
         """
-        unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
-        if unknown:
-            raise ValueError(
-                "Expected run_eagerly and steps_per_execution: the losses and "
-                "metrics are those of the objective. Received: "
-                f"{', '.join(sorted(unknown))}"
-            )
-        inputs.positive(micro_batch_size=micro_batch_size or None)
         config = optimizers.asked_config(
             optimizer, learning_rate, num_train_steps, DEFAULT_OPTIMIZER
         )
@@ -330,9 +256,14 @@ class PretrainingModel(keras.Model):
                 f"has. Received: optimizer={optimizer!r}"
             )
         self._optimizer_config = config
-        self._micro_batch_size = micro_batch_size
-        self._compiles_steps = jit_compile
-        self._compile_arguments = kwargs
+        of_keras: dict[str, typing.Any] = {
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+        }
+        self._compiled_with = of_keras | {
+            "micro_batch_size": micro_batch_size,
+            "jit_compile": jit_compile,
+        }
         self._training = None
         # Without an optimizer, it is made when it is known for how many steps.
         super().compile(
@@ -341,7 +272,7 @@ class PretrainingModel(keras.Model):
             # The engine does both.
             auto_scale_loss=False,
             jit_compile=False,
-            **kwargs,
+            **of_keras,
         )
         if num_train_steps is not None:
             self._make_optimizer(num_train_steps)
@@ -351,9 +282,7 @@ class PretrainingModel(keras.Model):
             return None
         return {
             "optimizer": keras.saving.serialize_keras_object(self.optimizer),
-            "micro_batch_size": self._micro_batch_size,
-            "jit_compile": self._compiles_steps,
-            **self._compile_arguments,
+            **self._compiled_with,
         }
 
     def compile_from_config(self, config):
@@ -399,6 +328,7 @@ class PretrainingModel(keras.Model):
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
+        callbacks=None,
         **kwargs,
     ):
         """Pre-trains.
@@ -415,34 +345,22 @@ class PretrainingModel(keras.Model):
           steps_per_epoch: None for all examples once.
           validation_steps: Batches; None for all.
           validation_batch_size: None for `batch_size`.
-          **kwargs: `callbacks`, `verbose`, `validation_freq`.
 
         Returns:
           Keras's History.
         """
-        known = {"callbacks", "verbose", "validation_freq"}
-        if unknown := ", ".join(set(kwargs) - known):
-            raise ValueError(
-                f"Expected of fit's arguments {', '.join(sorted(known))}: "
-                f"there are no labels. Received: {unknown}"
-            )
         if not self.compiled:
             self.compile()
-        inputs.positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
         size, data = batch_size or BATCH_SIZE, None
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
-            engine_model.check_executions(self, steps_per_epoch)
             if self.config.unigram_generator:
                 self.set_unigram_generator(data)
             start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
-            kwargs["callbacks"] = [
-                *keras.tree.flatten(kwargs.get("callbacks") or []),
-                start,
-            ]
-        x = self._checked(x, steps_per_epoch, "x")
+            callbacks = [*keras.tree.flatten(callbacks or []), start]
+        x = self._checked(x, "x")
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
@@ -452,16 +370,14 @@ class PretrainingModel(keras.Model):
             )
             validation_steps = None
         elif validation_data is not None:
-            validation_data = self._checked(
-                validation_data, validation_steps, "validation_data"
-            )
+            validation_data = self._checked(validation_data, "validation_data")
         steps = steps_per_epoch or int(x.cardinality())
         num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
         self._make_optimizer(num_steps)
-        optimizers.warn_of_the_end(
-            self.optimizer, num_steps, kwargs.get("callbacks")
+        optimizers.warn_of_the_end(self.optimizer, num_steps, callbacks)
+        self._prepare_steps(
+            x.element_spec, self._compiled_with["micro_batch_size"]
         )
-        self._prepare_steps(x.element_spec, self._micro_batch_size)
         return super().fit(
             x,
             epochs=epochs,
@@ -469,19 +385,19 @@ class PretrainingModel(keras.Model):
             initial_epoch=initial_epoch,
             steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps,
-            shuffle=False,  # A dataset has an order.
+            callbacks=callbacks,
             **kwargs,
+            shuffle=False,  # A dataset has an order.
         )
 
     def evaluate(self, x, batch_size: int | None = None, steps=None, **kwargs):
         """Losses and metrics without dropout; takes what `fit` takes."""
         if not self.compiled:
             self.compile()
-        inputs.positive(batch_size=batch_size, steps=steps)
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or BATCH_SIZE, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            x = self._checked(x, steps, "x")
+            x = self._checked(x, "x")
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
@@ -489,21 +405,14 @@ class PretrainingModel(keras.Model):
         self, x, batch_size: int | None = None, verbose="auto", **kwargs
     ):
         """The outputs of `call`; texts are preprocessed first."""
-        is_column = hasattr(x, "to_numpy") or tf.is_tensor(x)
-        if is_column or isinstance(x, str | list | tuple | np.ndarray):
+        if not isinstance(x, Mapping | tf.data.Dataset):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
-        x = inputs.Checked(self.config.encoder)(x)
+        x = inputs.checked(x, None, self.config.encoder)
         return super().predict(x, batch_size, verbose, **kwargs)
 
-    def train_on_batch(self, *args, **kwargs):
-        """Refused: what a step draws follows from its number in `fit`."""
-        raise ValueError("Expected fit or evaluate. Received: a single batch")
-
-    test_on_batch = train_on_batch
-
     def train_step(self, data):
-        engine_model.refuse_passed_over(self, PretrainingModel, "train_step")
+        optimizers.refuse_passed_over(self, PretrainingModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.
         with tf.control_dependencies(tf.nest.flatten(data)):
             return self._train_step(data)
@@ -520,7 +429,7 @@ class PretrainingModel(keras.Model):
         return self._note(sums)
 
     def test_step(self, data):
-        engine_model.refuse_passed_over(self, PretrainingModel, "test_step")
+        optimizers.refuse_passed_over(self, PretrainingModel, "test_step")
         features = self._with_noise(data)
         return self._note(self._training.engine.replica_eval(features))
 
@@ -557,12 +466,7 @@ class PretrainingModel(keras.Model):
         self.optimizer = optimizer
 
     def _prepare_steps(self, element_spec, micro_batch_size: int = 0) -> None:
-        """Makes what the steps of `fit` and `evaluate` are made of.
-
-        Args:
-          element_spec: Of the batches.
-          micro_batch_size: Of the steps of `fit`; an evaluation has none.
-        """
+        """Makes what the steps of `fit` and `evaluate` are made of."""
         network = self.network
         if self.config.unigram_generator and not np.any(
             network.unigram_log_probs.numpy()
@@ -579,21 +483,19 @@ class PretrainingModel(keras.Model):
             if not micro_batch_size or cut == (micro_batch_size, size):
                 return
         self.train_function = self.test_function = None
-        if size is None:
-            if micro_batch_size:
-                raise ValueError(
-                    "Expected batches of one size, for micro_batch_size="
-                    f"{micro_batch_size}: drop_remainder=True. Received: "
-                    f"{element_spec['input_ids']}"
-                )
-            size = self.distribute_strategy.num_replicas_in_sync
+        if size is None and micro_batch_size:
+            raise ValueError(
+                "Expected batches of one size, drop_remainder=True, for "
+                f"micro_batch_size={micro_batch_size}. Received: {element_spec}"
+            )
+        size = size or self.distribute_strategy.num_replicas_in_sync
         policy = self.dtype_policy.name
         run = configs.RunConfig(
             model_dir="none",
             seed=self.seed,
             micro_batch_size=micro_batch_size,
             dtype_policy=policy if policy == "mixed_float16" else "float32",
-            jit_compile=self._compiles_steps,
+            jit_compile=self._compiled_with["jit_compile"],
         )
         strategy = self.distribute_strategy
         with strategy.scope():
@@ -609,44 +511,44 @@ class PretrainingModel(keras.Model):
             )
             # In none of the model's files.
             self._training = types.SimpleNamespace(
-                engine=engine, ratios=_ratios(network)
+                engine=engine, ratios=self._ratios(element_spec)
             )
 
-    def _checked(self, x, steps: int | None, argument: str) -> tf.data.Dataset:
+    def _ratios(self, element_spec) -> dict[str, "_Ratio"]:
+        """The objective's metrics: a trace tells, no computation."""
+
+        @functools.partial(tf.function, autograph=False)
+        def trace(batch):
+            features = self._with_noise(batch)
+            return self.network.training_loss(features, None, losses.identity)
+
+        _, sums = trace.get_concrete_function(element_spec).structured_outputs
+        shapes = {name: tuple(x.value.shape) for name, x in sums.items()}
+        names = ("loss", *shapes, "gradient_norm")
+        return {name: _Ratio(name, shapes.get(name, ())) for name in names}
+
+    def _checked(self, x, argument: str) -> tf.data.Dataset:
         """A dataset of batches that the model can learn from, or an error."""
-        length, received = self.config.max_seq_length, inputs.short(x, 200)
-        is_dataset = isinstance(x, tf.data.Dataset)
-        if is_dataset:
-            if isinstance(x.element_spec, tuple) and len(x.element_spec) == 1:
-                x = x.map(lambda features: features)
-            spec = x.element_spec
-            received = inputs.short(spec, 200)
-        if (
-            not is_dataset
-            or not isinstance(spec, dict)
-            or any(
-                name not in spec
-                or spec[name].shape.rank != 2
-                or not spec[name].dtype.is_integer
-                or spec[name].shape[1] != length
-                for name in FEATURE_NAMES
-            )
+        shape = [None, self.config.max_seq_length]
+        spec = getattr(x, "element_spec", x)
+        if isinstance(spec, tuple) and len(spec) == 1:
+            x, (spec,) = x.map(lambda features: features), spec
+        if not isinstance(x, tf.data.Dataset) or any(
+            not isinstance(spec, dict)
+            or name not in spec
+            or not spec[name].shape.is_compatible_with(shape)
+            for name in FEATURE_NAMES
         ):
             raise ValueError(
                 f"Expected {argument} as a glob of TFRecords or a "
                 f"tf.data.Dataset of batches of {', '.join(FEATURE_NAMES)}, "
-                f"integers of {length} tokens (max_seq_length; "
-                f"Preprocessor(pad_to_max=True)). Received: {received}"
-            )
-        is_endless = x.cardinality() == tf.data.INFINITE_CARDINALITY
-        if x.cardinality() == 0 or steps is None and is_endless:
-            raise ValueError(
-                f"Expected {argument} as a dataset with batches, and the "
-                "number of steps of one that does not end. Received: "
-                + ("one without an end" if is_endless else "one without")
+                f"each of the shape {shape} (Preprocessor(pad_to_max=True)). "
+                f"Received: {inputs.short(spec, 200)}"
             )
         # Those of TFRecords, with their draws, have been looked at.
-        return x if "noise" in spec else inputs.Checked(self.config.encoder)(x)
+        if "noise" in spec:
+            return x
+        return inputs.checked(x, None, self.config.encoder)
 
     def _with_noise(self, data, step=None) -> dict:
         """The features of a batch, with draws where they come without.
@@ -707,53 +609,16 @@ class _Ratio(keras.metrics.Metric):
         return tf.math.divide_no_nan(value, weight)
 
 
-def _ratios(network) -> dict[str, _Ratio]:
-    """An objective's metrics, of which it is asked: a trace, no computation."""
-    config = network.config
-    ids = tf.TensorSpec([1, config.max_seq_length], tf.int32)
-    noise = tf.TensorSpec([1, draws.noise_width(config)], tf.float32)
-
-    @functools.partial(tf.function, autograph=False)
-    def trace(features, uniform):
-        noise = draws.split_noise(config, uniform)
-        return network.training_loss(
-            features | {"noise": noise}, None, losses.identity
-        )[1]
-
-    traced = trace.get_concrete_function(
-        dict.fromkeys(FEATURE_NAMES, ids), noise
-    )
-    shapes = {
-        name: tuple(sums.value.shape)
-        for name, sums in traced.structured_outputs.items()
-    }
-    names = ("loss", *shapes, "gradient_norm")
-    return {name: _Ratio(name, shapes.get(name, ())) for name in names}
-
-
 def _model_config(
     preprocessor: Preprocessor, settings: dict
 ) -> configs.ElectraConfig:
     """The settings, by the class that they belong to."""
     encoder = {n: x for n, x in settings.items() if n in _ENCODER_FIELDS}
     encoder = {"vocab_size": preprocessor.vocabulary_size} | encoder
-    known = {f.name for f in dataclasses.fields(configs.ElectraConfig)}
-    unknown = set(settings) - _ENCODER_FIELDS - (known - {"encoder"})
-    if unknown:
-        raise ValueError(
-            "Expected the settings of EncoderConfig and ElectraConfig. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    if encoder["vocab_size"] != preprocessor.vocabulary_size:
-        raise ValueError(
-            "Expected vocab_size to be that of the preprocessor, "
-            f"{preprocessor.vocabulary_size}. Received: "
-            f"vocab_size={encoder['vocab_size']}"
-        )
     model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
     model = {"max_seq_length": preprocessor.max_seq_length} | model
     return configs.ElectraConfig(
-        encoder=encoder_lib.sizes_from(encoder), **model
+        encoder=configs.EncoderConfig(**encoder), **model
     )
 
 
@@ -761,12 +626,11 @@ def _run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
     """The configuration of a pre-training run; None where there was none."""
     folder = model_directory.folder_of(path)
     try:
-        record = model_directory.read_config(folder) if folder else {}
+        if folder:
+            return model_directory.read_pretraining_config(folder)
     except errors.ConfigError:
-        return None
-    if folder is None or record.get("class") != "PretrainingConfig":
-        return None
-    return model_directory.read_pretraining_config(folder)
+        pass  # Of another kind of run.
+    return None
 
 
 def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import passages, question_answering
 
@@ -22,19 +22,12 @@ from electra_tf.tasks import passages, question_answering
 INPUT_NAMES = ("question", "context")
 
 # Options that decide which layers a head has.
-_OF_LAYERS = (
-    *("joint_prediction", "answerable_classifier"),
-    "answerable_uses_start_logits",
-)
-
-_EXPECTED = (
-    "an answer for each context: its text, (text, start), SQuAD's {'text': "
-    "[...], 'answer_start': [...]}, or '' for none"
-)
+_OF_ANSWERABLE = ("answerable_classifier", "answerable_uses_start_logits")
+_OF_LAYERS = ("joint_prediction", *_OF_ANSWERABLE)
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class QuestionAnswerer(TaskModel):
+class QuestionAnswerer(EngineModel):
     """The span of a context that answers a question, or none.
 
         answerer = electra_tf.QuestionAnswerer.from_checkpoint(path)
@@ -54,14 +47,11 @@ class QuestionAnswerer(TaskModel):
     `predict` gives {"answer": <str>[N], "no_answer_score": <float32>[N]}, the
     latter high where the context has no answer. `evaluate` tells the loss and
     how often the likeliest start is the true one, of all windows; the official
-    scores are those of the gin runs.
+    scores are those of the gin runs. Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
-      preprocessor: See `TaskModel`.
       may_have_no_answer: Whether the model learns to tell that there is none.
       head: In place of that, all that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("question_answering",)
@@ -101,33 +91,19 @@ class QuestionAnswerer(TaskModel):
         kept = cls.kept(checkpoint)
         if kept is None:
             return _new_head(bool(may_have_no_answer), **options), False
-        has_it = kept.question_answering.answerable_classifier
-        if may_have_no_answer not in (None, has_it):
-            errors.warn(
-                f"A new head with may_have_no_answer={may_have_no_answer}: "
-                f"that of {source} has may_have_no_answer={has_it}"
-            )
-            return _new_head(may_have_no_answer, **options), False
-        head = dataclasses.replace(kept, options=kept.options | options)
-        configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.
-        layers = {name: kept.options.get(name) for name in _OF_LAYERS}
-        if any(head.options.get(name) != layers[name] for name in _OF_LAYERS):
-            errors.warn(
-                f"A new head for {options}: that of {source} is for {layers}"
-            )
-            return _new_head(has_it, **options), False
-        return head, True
-
-    def compile(self, optimizer="auto", loss="auto", **kwargs):
-        """See `TaskModel.compile`; the loss is the head's own."""
-        metrics = kwargs.get("metrics", "auto")
-        if loss not in ("auto", None) or metrics not in ("auto", None):
-            raise ValueError(
-                "Expected the loss and the metrics of question answering, "
-                "'auto', whose predictions are no tensor. Received: loss="
-                f"{loss!r}, metrics={metrics!r}"
-            )
-        super().compile(optimizer, loss, **kwargs)
+        asked = dict(options)
+        if may_have_no_answer is not None:
+            asked = dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
+        head = dataclasses.replace(kept, options=kept.options | asked)
+        ours, theirs = (
+            {name: of.options.get(name) for name in _OF_LAYERS}
+            for of in (head, kept)
+        )
+        if ours == theirs:
+            return head, True
+        errors.warn(f"A new head for {ours}: that of {source} is for {theirs}")
+        has_none = head.question_answering.answerable_classifier
+        return _new_head(has_none, **options), False
 
     def answer(self, outputs):
         return dict(outputs)
@@ -161,7 +137,7 @@ class QuestionAnswerer(TaskModel):
             self.max_seq_length,
             is_training=y is not None,
         )
-        if not len(features["input_ids"]):
+        if y is not None and not len(features["input_ids"]):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
@@ -192,19 +168,12 @@ class QuestionAnswerer(TaskModel):
             )
         return outputs
 
-    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
-        if self._takes_ids(x):
-            return super().predict(x, batch_size, verbose, **kwargs)
-        # Answers are cut out of the contexts, which somebody must keep.
-        x, batch_size = self._texts(x, batch_size)
-        task, rows = self.task(), self.read_inputs(x)
-        examples = task.examples(*rows)
-        outputs = {}  # Without a word there is nothing to ask the model.
-        if any(example.doc_tokens for example in examples):
-            outputs = super().predict(x, batch_size, verbose, **kwargs)
+    def of_rows(self, outputs, rows, features):
+        # Answers are cut out of the contexts.
+        task = self.task()
         found = task.predict(
             outputs,
-            examples,
+            task.examples(*rows),
             self.preprocessor.tokenizer,
             self.max_seq_length,
         )
@@ -227,11 +196,6 @@ class QuestionAnswerer(TaskModel):
         Args:
           predictions: Of `predict`.
         """
-        if not isinstance(predictions, Mapping) or "answer" not in predictions:
-            raise ValueError(
-                "Expected what predict returns. Received: "
-                f"{inputs.short(predictions)}"
-            )
         options = self.options
         most = options.qa_na_threshold
         return [
@@ -259,16 +223,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
         contexts: Sequence[str],
         answers: Sequence[tuple[str, int] | None] | None = None,
     ) -> list[passages.QuestionAnsweringExample]:
-        """Examples of rows.
-
-        Args:
-          questions: N of them.
-          contexts: As many.
-          answers: Text and first character, None for none; to train on.
-
-        Raises:
-          ValueError: If an answer is not at its place.
-        """
+        """Examples of rows."""
         found: list[passages.QuestionAnsweringExample] = []
         for row, (question, context) in enumerate(
             zip(questions, contexts, strict=True)
@@ -295,11 +250,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
 
 def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
     config = configs.QuestionAnsweringConfig(
-        **{
-            "answerable_classifier": may_have_no_answer,
-            "answerable_uses_start_logits": may_have_no_answer,
-        }
-        | options
+        **dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
     )
     kind = "question_answering"
     return task_head.TaskHead(kind, kind, options=dataclasses.asdict(config))
@@ -307,59 +258,35 @@ def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
 
 def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
     """Text and first character of each row's answer."""
-    contexts = rows[1]
-    found: list[tuple[str, int] | None] = []
-    for row, (value, context) in enumerate(
-        zip(inputs.rows(y, name, len(contexts)), contexts, strict=True)
-    ):
-        if isinstance(value, Mapping) and {*value} >= {"text", "answer_start"}:
-            value = _first_of_squad(value)
-        pair = value if isinstance(value, tuple | list) else (value, None)
-        text: typing.Any
-        text, start = pair if len(pair) == 2 else (pair, None)
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
-        if text is None or text == "":
-            # As in a dataset, where each row has a start.
-            found.append(None)
-            continue
-        is_text = isinstance(text, str) and text.strip()
-        if is_text and start is None:
-            start = _place(text, context)
-        if not is_text or not isinstance(start, int | np.integer) or start < 0:
+    answers = []
+    values = inputs.rows(y, name, len(rows[1]))
+    for row, (value, context) in enumerate(zip(values, rows[1], strict=True)):
+        try:
+            answers.append(_answer(value, context))
+        except (TypeError, ValueError, KeyError):
             raise ValueError(
                 f"Expected {name} as an answer in each context: its text, "
                 "(text, start), SQuAD's {'text': [...], 'answer_start': [...]},"
                 f" or '' for none. Received: {inputs.short(value)} in row {row}"
                 f", whose context is {inputs.short(context, 80)}"
-            )
-        found.append((text, int(start)))
-    return found
+            ) from None
+    return answers
 
 
-def _first_of_squad(answers: Mapping):
-    """The first of SQuAD's answers, as the gin runs learn; "" for none.
-
-    Args:
-      answers: "text" and "answer_start", of several answers or of one.
-
-    Returns:
-      A text and its first character; `answers` where they are neither.
-    """
-    texts, starts = answers["text"], answers["answer_start"]
-    if isinstance(texts, str | bytes):
-        texts, starts = [texts], [starts]
-    if not all(
-        isinstance(of_all, Sequence | np.ndarray) for of_all in (texts, starts)
-    ) or len(texts) != len(starts):
-        return answers
-    return (texts[0], starts[0]) if len(texts) else ""
-
-
-def _place(answer: str, context: str) -> int:
-    """The first character of an answer's first occurrence; -1 if there is none.
-
-    Of those that are no part of a longer word or number, if there are such.
-    """
-    whole = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", context)
-    return whole.start() if whole else context.find(answer)
+def _answer(value, context: str) -> tuple[str, int] | None:
+    """The first answer of any form; without a start it is looked for."""
+    if isinstance(value, Mapping):
+        columns = (np.atleast_1d(value[n]) for n in ("text", "answer_start"))
+        value = next(zip(*columns, strict=True), "")
+    text, start = value if isinstance(value, tuple | list) else (value, None)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if text is None or text == "":
+        return None  # In a dataset each row has a start.
+    if start is None:
+        # Of whole words, if it occurs as such.
+        whole = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context)
+        start = whole.start() if whole else context.index(text)
+    if not text.strip() or start < 0:
+        raise ValueError
+    return str(text), int(start)

@@ -38,17 +38,8 @@ class _StandIn:
         return getattr(module, self.name).from_config(config)
 
 
-def _register() -> None:
-    import keras
-
-    registered = keras.saving.get_custom_objects()
-    for name in CLASSES:
-        # Importing a module puts the class itself there.
-        registered.setdefault(f"{PACKAGE}>{name}", _StandIn(name))
-
-
 class _WithKeras(importlib.abc.MetaPathFinder):
-    """Calls `_register` when Keras has been imported."""
+    """Registers the stand-ins when Keras has been imported."""
 
     def find_spec(self, fullname, path, target=None):
         if fullname != "keras":
@@ -61,7 +52,7 @@ class _WithKeras(importlib.abc.MetaPathFinder):
 
         def execute_and_register(module):
             execute(module)
-            _register()
+            register()
 
         spec.loader.exec_module = execute_and_register  # type: ignore
         return spec
@@ -69,7 +60,11 @@ class _WithKeras(importlib.abc.MetaPathFinder):
 
 def register() -> None:
     """Registers the classes, at once or with Keras."""
-    if hasattr(sys.modules.get("keras"), "saving"):
-        _register()
-    else:
+    keras = sys.modules.get("keras")
+    if not hasattr(keras, "saving"):
         sys.meta_path.insert(0, _WithKeras())
+        return
+    registered = keras.saving.get_custom_objects()  # type: ignore
+    for name in CLASSES:
+        # Importing a module puts the class itself there.
+        registered.setdefault(f"{PACKAGE}>{name}", _StandIn(name))

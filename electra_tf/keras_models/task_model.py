@@ -1,7 +1,7 @@
 """A fine-tuning model as a Keras model, from a checkpoint and back.
 
-What computes is `model.finetuning_model.FinetuningModel`. How it learns, and
-how rows become batches, is in `engine_model`; here rows are texts or pairs.
+What computes is `model.finetuning_model.FinetuningModel`. How it learns is in
+`engine_model`; here rows are texts or pairs.
 
 Shapes: N rows, B batch, L length, C labels.
 """
@@ -10,9 +10,8 @@ import dataclasses
 import functools
 import os
 import tempfile
-import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -24,8 +23,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.keras_models import checkpoints, inputs
 from electra_tf.keras_models import encoder as encoder_lib
-from electra_tf.keras_models.encoder import Encoder
-from electra_tf.keras_models.engine_model import EngineModel
+from electra_tf.keras_models.encoder import Encoder, WholeModel
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
@@ -41,8 +39,10 @@ MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length
 _WITH_PAIRS = ("classification", "multi_label_classification", "regression")
 
 
-class TaskModel(EngineModel):
-    """What the models of all tasks have in common.
+class TaskModel(WholeModel):
+    """What the models of all tasks have in common but for `fit`.
+
+    Who inherits from it sets its attributes, and says how rows become features.
 
     Args:
       encoder: An `Encoder`, whose weights are copied; or the sizes of one, or
@@ -54,15 +54,30 @@ class TaskModel(EngineModel):
         for that of the original, 0.1.
       seed: Of dropout and of the order of the rows; None for one of its own,
         which `keras.utils.set_random_seed` decides.
-      name: Of the model.
       dtype: A dtype policy; None for Keras's.
+
+    Attributes:
+      kinds: Of `TaskHead`; the first one of a new head.
+      head_arguments: What `from_checkpoint` takes for the head.
+      class_arguments: And for the class itself.
+      target_names: The head's features that `fit` learns from.
+      bookkeeping: And those that are of no use to a network.
+      score_names: Of the head's `metric_sums`: what `evaluate` tells.
+      target_rank: Axes of the labels; with several for a row they are two.
+      num_label_values: Of labels that are ids or decisions; None for others.
+      teaches_in_evaluation: Whether a loss without dropout needs the labels to
+        predict, too.
     """
 
-    # Of `TaskHead`; the first one of a new head.
     kinds: tuple[str, ...]
-    # What `from_checkpoint` takes for the head, and for the class itself.
     head_arguments: tuple[str, ...] = ()
     class_arguments: tuple[str, ...] = ("name", "dtype")
+    target_names: tuple[str, ...]
+    bookkeeping: tuple[str, ...] = ()
+    score_names: typing.Any = ()
+    target_rank: typing.Any = 1
+    num_label_values: typing.Any = None
+    teaches_in_evaluation = False
 
     def __init__(
         self,
@@ -75,7 +90,7 @@ class TaskModel(EngineModel):
         dtype=None,
     ):
         if isinstance(encoder, Mapping):
-            encoder = encoder_lib.sizes_from(encoder)
+            encoder = configs.EncoderConfig(**encoder)
         config = getattr(encoder, "config", encoder)
         if not isinstance(config, configs.EncoderConfig):
             raise ValueError(
@@ -84,7 +99,15 @@ class TaskModel(EngineModel):
             )
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
-        _check_preprocessor(preprocessor, config)
+        if preprocessor is not None:
+            has = preprocessor.max_seq_length, preprocessor.vocabulary_size
+            most = config.max_position_embeddings, config.vocab_size
+            if has[0] > most[0] or has[1] > most[1]:
+                raise ValueError(
+                    "Expected a preprocessor of at most {} tokens a row and {} "
+                    "in its vocabulary, as the encoder has. Received: {} and "
+                    "{}".format(*most, *has)
+                )
         super().__init__(name=name, dtype=dtype, autocast=False)
         with encoder_lib.policy_scope(self.dtype_policy):
             layers = task_head.make_head(head, config)
@@ -92,8 +115,7 @@ class TaskModel(EngineModel):
                 layers.set_dropout(head_dropout)
             self.head_dropout = head_dropout
             self.encoder_config = config
-            # Not a dict that Keras would wrap.
-            self._of_head = types.SimpleNamespace(head=head)
+            self.head = head
             self.seed = encoder_lib.own_seed(seed)
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
@@ -112,17 +134,13 @@ class TaskModel(EngineModel):
             self.head.labels
             or list(map(str, range(self.head.num_outputs or 0)))
         )
+        self.given_labels: tuple = self.labels
         self.built = True
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels, in the order of the outputs."""
         return self._labels.names
-
-    @property
-    def head(self) -> task_head.TaskHead:
-        """What is known of the head: kind, labels, options."""
-        return self._of_head.head
 
     @property
     def task_name(self) -> str:
@@ -143,19 +161,14 @@ class TaskModel(EngineModel):
 
     def set_options(self, **options) -> None:
         """Remembers what training tells of the task."""
-        head = self.head
-        self._of_head.head = dataclasses.replace(
-            head, options={**head.options, **options}
+        self.head = dataclasses.replace(
+            self.head, options=self.head.options | options
         )
 
     # -- Rows.
 
     def read_inputs(self, x, name: str = "x"):
-        """Checks what the user calls x.
-
-        Raises:
-          ValueError: If it is not what the task reads.
-        """
+        """Checks what the user calls x."""
         # By the names that `fit` was given, not by place.
         rows = inputs.texts(x, name, self.head.options.get("text_columns"))
         kinds = ("texts", "pairs of texts")
@@ -171,11 +184,6 @@ class TaskModel(EngineModel):
 
     def features(self, rows, y, name: str = "y") -> features_lib.Features:
         """What the model reads of rows, and the labels where there are any.
-
-        Args:
-          rows: Of `read_inputs`.
-          y: Labels, or None.
-          name: Of y, for the errors.
 
         Returns:
           <...>[N, ...]; names of the task's own begin with the task's.
@@ -204,12 +212,8 @@ class TaskModel(EngineModel):
         return np.arange(len(features["input_ids"]))
 
     def class_weights(self, class_weight, targets) -> np.ndarray:
-        """Keras's `class_weight` for each row, <float32>[N].
-
-        Args:
-          class_weight: Label -> weight, or "balanced".
-          targets: The labels as numbers, [N]; None where nobody has read them.
-        """
+        """Keras's `class_weight` for each row, <float32>[N]; for each label
+        without `targets`, the labels as numbers <int>[N]."""
         raise ValueError(
             "Expected class_weight with a TextClassifier of one label a row. "
             f"Received: class_weight={class_weight!r} of a "
@@ -219,9 +223,7 @@ class TaskModel(EngineModel):
     def note(self, x, targets: np.ndarray | None) -> None:
         """Remembers what the rows that `fit` learns from tell of the task.
 
-        Args:
-          x: What the user gave; None of token ids, which tell nothing.
-          targets: The labels as numbers; None where nobody has read them.
+        Of token ids x is None, and `targets` where nobody has read them.
         """
         if x is None or self.head.kind not in _WITH_PAIRS:
             return
@@ -267,11 +269,7 @@ class TaskModel(EngineModel):
         return self.answer(outputs["task_outputs"][self.task_name])
 
     def task_outputs(self, inputs) -> dict[str, tf.Tensor]:
-        """What the head says, e.g. its `logits`, without dropout.
-
-        Args:
-          inputs: See `call`.
-        """
+        """What the head says, e.g. its `logits`, without dropout."""
         outputs = self.network(self.features_of(inputs))
         return dict(outputs["task_outputs"][self.task_name])
 
@@ -289,12 +287,6 @@ class TaskModel(EngineModel):
         if y is not None:
             targets = y if isinstance(y, dict) else {self.target_names[0]: y}
             for name, values in targets.items():
-                rank = tf.TensorShape(values.shape).rank
-                if rank not in (None, self.target_rank):
-                    raise ValueError(
-                        f"Expected labels of {self.target_rank} axes. Received:"
-                        f" {name} of the shape {values.shape}"
-                    )
                 values = tf.ensure_shape(values, [None] * self.target_rank)
                 is_id = self.num_label_values is not None
                 if is_id or tf.as_dtype(values.dtype).is_integer:
@@ -308,6 +300,7 @@ class TaskModel(EngineModel):
     def from_checkpoint(
         cls,
         path: checkpoints.Source,
+        labels: Sequence | int | None = None,
         *,
         max_seq_length: int | None = None,
         preprocessor: typing.Any = "auto",
@@ -319,10 +312,13 @@ class TaskModel(EngineModel):
     ) -> typing.Self:
         """Begins with a pre-trained, or a fine-tuned, checkpoint.
 
+        The head of a fine-tuned one is kept if nothing else is asked for.
+
         Args:
           path: A model directory of a gin run, a checkpoint of any other
             format, or "hf://owner/name". Of what `save_to_preset` wrote, the
             very model, if nothing else is asked for.
+          labels: See the class; None for those of the head.
           max_seq_length: Longer texts are cut. None for the length of the
             fine-tuning whose head is kept; with a new head for 128, as the gin
             runs have it, or the model's positions where they are fewer.
@@ -331,15 +327,16 @@ class TaskModel(EngineModel):
           dropout: In the encoder; None for that of the checkpoint.
           head_dropout: Below the last layer; None for `dropout`, and without
             that for 0.1.
-          seed: See the class.
           task: One of fine-tuning's, in place of what the class takes for it:
             labels, for example. `fit` takes its `read_examples(split)`.
-          **kwargs: What the task needs, such as `labels`; `name` and `dtype`.
+          **kwargs: What the task needs; `name` and `dtype`.
 
         Raises:
           ValueError: If the checkpoint cannot be read, or has not what is
             asked of it.
         """
+        if labels is not None:
+            kwargs["labels"] = labels
         of_class = {
             name: kwargs.pop(name)
             for name in cls.class_arguments
@@ -361,14 +358,7 @@ class TaskModel(EngineModel):
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
-        if any(
-            name.startswith("sequence_summary") for name in checkpoint.unused
-        ):
-            raise errors.CheckpointError(
-                f"Expected a model of {', '.join(task_head.KINDS)}. Received: "
-                f"{source}, a model for multiple choice, of which "
-                "Encoder.from_checkpoint takes the encoder"
-            )
+        checkpoint.refuse_other_head(source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if task is not None and not is_kept:
             head = dataclasses.replace(head, task_name=task.name)
@@ -378,24 +368,19 @@ class TaskModel(EngineModel):
                 f"A new head for {head.kind}: that of {source} is for "
                 f"{theirs.kind}"
             )
-        length = getattr(preprocessor, "max_seq_length", None)
-        if not is_auto and max_seq_length not in (None, length):
+        has_windows = preprocessor is None and "windows" in head.options
+        if has_windows or not is_auto and max_seq_length is not None:
             raise ValueError(
-                "Expected max_seq_length for the checkpoint's own preprocessor."
-                f" Received: max_seq_length={max_seq_length} with "
+                "Expected the checkpoint's own preprocessor, which has "
+                "max_seq_length, that of windows too. Received: "
+                f"max_seq_length={max_seq_length} with "
                 f"preprocessor={preprocessor!r}"
-            )
-        if preprocessor is None and "windows" in head.options:
-            raise ValueError(
-                f"Expected a preprocessor, as the model in {source} reads long "
-                "texts in windows, and nothing else says of how many tokens. "
-                "Received: preprocessor=None"
             )
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
         if is_auto:
-            preprocessor = Preprocessor.of_checkpoint(
-                checkpoint, source, max_seq_length
+            preprocessor = Preprocessor.from_checkpoint(
+                checkpoint, max_seq_length, source=source
             )
         elif isinstance(preprocessor, Preprocessor):
             preprocessor.warn_of_other_tokens(checkpoint)
@@ -420,6 +405,8 @@ class TaskModel(EngineModel):
             for note in checkpoint.notes_of_heads():
                 errors.warn(f"{source}: {note}")
         reading.assign_all(checkpoint, variables, source, what)
+        if labels is not None:
+            model.given_labels = tuple(inputs.given_labels(labels))
         if "scheme" in description:  # Of a tagger's answers.
             model.set_options(scheme=description["scheme"])
         return model
@@ -456,18 +443,7 @@ class TaskModel(EngineModel):
         kept: task_head.TaskHead | None,
         new: task_head.TaskHead | None,
     ) -> tuple[task_head.TaskHead, bool]:
-        """`head_for` of a task with labels.
-
-        Args:
-          checkpoint: See `head_for`, as is `source`.
-          source: Of the checkpoint.
-          kept: The checkpoint's head, if it is one for this task.
-          new: For the labels that were asked for; None without any.
-
-        Raises:
-          CheckpointError: If there is neither, or the labels are the
-            checkpoint's in another order.
-        """
+        """`head_for` of a task with labels."""
         if new is None:
             if kept is None:
                 head = checkpoint.head
@@ -505,27 +481,6 @@ class TaskModel(EngineModel):
         head = checkpoint.head
         return head if head is not None and head.kind in cls.kinds else None
 
-    def check_predictions(self, predictions, rank: int) -> np.ndarray:
-        """What `decode_predictions` was given, as an array.
-
-        Args:
-          predictions: <float>[..., C].
-          rank: Its axes.
-
-        Raises:
-          ValueError: If the shape is another, or a number not finite.
-        """
-        predictions = np.asarray(predictions)
-        shape, num_labels = predictions.shape, len(self.labels)
-        is_good = len(shape) == rank and shape[-1] == num_labels
-        if not is_good or not np.isfinite(predictions).all():
-            what = f"shape {shape}" if not is_good else "nan or inf"
-            raise ValueError(
-                f"Expected finite predictions of {num_labels} labels, of "
-                f"{rank} axes. Received: {what}"
-            )
-        return predictions
-
     def get_config(self):
         head = dataclasses.asdict(self.head)
         if self.head.labels is not None:  # As JSON has it.
@@ -542,25 +497,16 @@ class TaskModel(EngineModel):
             "head_dropout": self.head_dropout,
         }
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return encoder_lib.model_from(cls, config, custom_objects)
-
-    def save(self, filepath, overwrite=True, **kwargs):
-        """See `keras.Model.save`; to a .keras file."""
-        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
-
     def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.
 
         Raises:
           ValueError: If it has no preprocessor, hence no vocabulary.
         """
-        if not isinstance(self.preprocessor, Preprocessor):
+        if self.preprocessor is None:
             raise ValueError(
-                "Expected a model with an electra_tf.Preprocessor, whose "
-                "vocabulary belongs to a checkpoint. Received: "
-                f"preprocessor={self.preprocessor!r}"
+                "Expected a model with a preprocessor, whose vocabulary is in "
+                "a checkpoint. Received: preprocessor=None"
             )
         optimizer = self.optimizer if self.compiled else None
         return Checkpoint(
@@ -573,23 +519,6 @@ class TaskModel(EngineModel):
             vocabulary=self.preprocessor.vocabulary,
             max_seq_length=self.max_seq_length,
         )
-
-    def save_checkpoint(
-        self,
-        path: str | os.PathLike,
-        format: str = "electra_tf",  # noqa: A002
-    ) -> None:
-        """Writes a folder that the gin runs, the tools and others read.
-
-        As "electra_tf" it is a model directory: for `from_checkpoint`, for
-        `FinetuningConfig.init_checkpoint`, with `keep_head` or without, and for
-        tools/export_saved_model.py.
-
-        Args:
-          path: A new or empty folder.
-          format: See `Encoder.save_checkpoint`.
-        """
-        checkpoints.write(self.to_checkpoint(), path, format)
 
     def save_to_preset(self, path: str | os.PathLike) -> None:
         """Writes a preset, which `from_preset` takes.
@@ -613,35 +542,21 @@ class TaskModel(EngineModel):
         )
 
     def encoder(self, **kwargs) -> Encoder:
-        """The encoder below the head, with copies of its weights.
-
-        Args:
-          **kwargs: Of `Encoder`.
-        """
+        """The encoder below the head, with copies of its weights."""
         weights = checkpoints.tensors_of(self.network.electra)
         return Encoder.from_checkpoint(
             Checkpoint(weights, discriminator=self.encoder_config), **kwargs
         )
 
-    def export(
-        self,
-        path: str | os.PathLike,
-        *,
-        has_pairs: bool | None = None,
-        max_seq_length: int | None = None,
-        name: str | None = None,
-    ) -> str:
+    def export(self, path: str | os.PathLike, **kwargs) -> str:
         """Writes the next version of a SavedModel that answers raw strings.
 
         It is that of tools/export_saved_model.py, see docs/serving.md.
 
         Args:
           path: Holds the versions 1, 2, ...
-          has_pairs: Whether it takes pairs of texts; None to go by what the
-            model was trained on.
-          max_seq_length: Where to cut; None for the model's.
-          name: What the server calls the model; as `path` is called by
-            default.
+          **kwargs: Of `saved_model.export`, such as `has_pairs`, without which
+            it goes by what the model was trained on, or `max_seq_length`.
 
         Returns:
           Path of the new version.
@@ -651,34 +566,4 @@ class TaskModel(EngineModel):
 
         with tempfile.TemporaryDirectory() as folder:
             self.save_checkpoint(folder)
-            return saved_model.export(
-                folder,
-                os.fspath(path),
-                has_pairs=has_pairs,
-                max_seq_length=max_seq_length,
-                name=name,
-            )
-
-
-def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:
-    """Refuses one that is none, or does not fit the encoder."""
-    if preprocessor is None:
-        return
-    if not isinstance(preprocessor, Preprocessor):
-        raise ValueError(
-            "Expected an electra_tf.Preprocessor, or None for a model that "
-            f"takes token ids. Received: preprocessor={preprocessor!r}"
-        )
-    for name, received, most in (
-        (
-            "max_seq_length",
-            preprocessor.max_seq_length,
-            encoder.max_position_embeddings,
-        ),
-        ("vocabulary_size", preprocessor.vocabulary_size, encoder.vocab_size),
-    ):
-        if received > most:
-            raise ValueError(
-                f"Expected a preprocessor with a {name} of at most {most}, as "
-                f"the encoder has it. Received: {name}={received}"
-            )
+            return saved_model.export(folder, os.fspath(path), **kwargs)

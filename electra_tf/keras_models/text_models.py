@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
-from electra_tf.tasks import text_tasks
 
 # Of a regressor's least label and scale, in files of weights.
 _UNIT = "unit"
@@ -24,7 +23,7 @@ _ROUNDING = 1e-6
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextClassifier(TaskModel):
+class TextClassifier(EngineModel):
     """One label for each text or pair of texts, or any number of them.
 
         classifier = electra_tf.TextClassifier.from_checkpoint(
@@ -35,11 +34,10 @@ class TextClassifier(TaskModel):
 
     `predict` gives the labels' probabilities <float32>[N, C] in the order of
     `labels`; `decode_predictions` the labels as they were given.
+    Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
       labels: Names or numbers, in the order of the outputs; or how many.
-      preprocessor: See `TaskModel`.
       multi_label: Whether each label is a decision of its own, so that a row
         has any number of them.
       pooling: What the head reads of a text: "cls", the first token's vector,
@@ -47,7 +45,6 @@ class TextClassifier(TaskModel):
       activation: "auto" for probabilities; None for logits.
       head: In place of `multi_label` and `pooling`, all that is known of the
         head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("classification", "multi_label_classification")
@@ -69,42 +66,15 @@ class TextClassifier(TaskModel):
     ):
         if activation not in ("auto", None):
             raise ValueError(
-                "Expected the activation 'auto', for probabilities, or None. "
+                "Expected activation='auto', for probabilities, or None. "
                 f"Received: activation={activation!r}"
             )
         if head is None:
             head = _labels_head(labels, multi_label, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
-        self.given_labels: tuple = self.labels
         if labels is not None:
             self.given_labels = tuple(inputs.given_labels(labels))
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        labels: Sequence | int | None = None,
-        **kwargs,
-    ):
-        """Begins with a pre-trained, or a fine-tuned, checkpoint.
-
-        The head of a fine-tuned one is kept if `labels` is None or the same.
-
-        Args:
-          path: See `TaskModel.from_checkpoint`.
-          labels: See the class.
-          **kwargs: What else the class has, or see
-            `TaskModel.from_checkpoint`.
-        """
-        if labels is not None:
-            kwargs["labels"] = labels
-        model = super().from_checkpoint(path, **kwargs)
-        if labels is not None:
-            model.given_labels = tuple(inputs.given_labels(labels))
-        return model
-
-    from_preset = from_checkpoint
 
     @property
     def multi_label(self) -> bool:
@@ -165,7 +135,7 @@ class TextClassifier(TaskModel):
           A label for each row; with several labels a row a list of those that
           are likelier than not.
         """
-        predictions = self.check_predictions(predictions, 2)
+        predictions = np.asarray(predictions)
         if not self.multi_label:
             best = np.argmax(predictions, axis=-1)
             return [self.given_labels[i] for i in best]
@@ -185,29 +155,22 @@ class TextClassifier(TaskModel):
         return super().for_keras(x, y, y_pred, sample_weight)
 
     def class_weights(self, class_weight, targets):
-        if self.multi_label:
+        is_balanced = isinstance(class_weight, str) and targets is not None
+        is_mapping = isinstance(class_weight, Mapping)
+        if self.multi_label or not (is_balanced or is_mapping):
             return super().class_weights(class_weight, targets)
-        if isinstance(class_weight, Mapping):
-            keys = enumerate(class_weight)
-            ids = [self._labels.known(k, "class_weight", i) for i, k in keys]
-            weights = inputs.numbers(
-                list(class_weight.values()), "class_weight", len(ids), least=0.0
-            )
+        if is_mapping:
             class_weight = {
-                self.labels[i]: float(w)
-                for i, w in zip(ids, weights, strict=True)
+                self._labels.known(label, "class_weight", place): weight
+                for place, (label, weight) in enumerate(class_weight.items())
             }
-        elif class_weight != "balanced" or targets is None:
-            raise ValueError(
-                "Expected class_weight as label -> weight or, of labels that "
-                f"are columns, 'balanced'. Received: {class_weight!r}"
-            )
-        task = text_tasks.ClassificationTask(self.task_name, self.labels)
-        examples = [
-            text_tasks.TextExample(i, "", None, self.labels[label], ("y", i))
-            for i, label in enumerate(targets)
-        ]
-        return task.loss_weights(examples, class_weight)[0]
+        if targets is None:
+            targets = np.arange(len(self.labels))
+        # Late: it takes its time to import.
+        from sklearn.utils import class_weight as sklearn_weights
+
+        weights = sklearn_weights.compute_sample_weight(class_weight, targets)
+        return weights.astype(np.float32)
 
     def get_config(self):
         return super().get_config() | {
@@ -217,7 +180,7 @@ class TextClassifier(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextRegressor(TaskModel):
+class TextRegressor(EngineModel):
     """A number for each text or pair of texts.
 
         regressor = electra_tf.TextRegressor.from_checkpoint(path)
@@ -227,16 +190,13 @@ class TextRegressor(TaskModel):
     `predict` gives <float32>[N], in the unit of the labels. The network learns
     them as the gin runs do, from 0 for the least label to 1 for the greatest,
     and so the loss counts; the metric `mse` is in the unit of the labels.
+    Other arguments are those of `TaskModel` and `TextClassifier`.
 
     Args:
-      encoder: See `TaskModel`.
-      preprocessor: See `TaskModel`.
       min_value: The least label; None to take it, and the scale, from what the
         first `fit` is given.
       scale: The greatest label less the least one.
-      pooling: See `TextClassifier`.
       head: All that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("regression",)
@@ -297,7 +257,7 @@ class TextRegressor(TaskModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        values = inputs.numbers(_as_numbers(y), name, num_rows)
+        values = inputs.numbers(y, name, num_rows)
         least, greatest = float(values.min()), float(values.max())
         if not task_head.float32_tells_apart(least, greatest):
             raise ValueError(
@@ -340,28 +300,10 @@ class TextRegressor(TaskModel):
 
     def load_own_variables(self, store):
         variables = dict(store)
-        theirs = variables.pop(_UNIT, None)
+        unit = variables.pop(_UNIT, None)
         super().load_own_variables(variables)
-        if theirs is None:
-            return
-        least, scale = map(float, theirs)
-        if "scale" not in self.head.options:
-            self._set_unit(least, scale)
-        elif self.unit != (least, scale):
-            first, ours = self.unit
-            errors.warn(
-                f"Weights that learned labels from {least:g} to "
-                f"{least + scale:g}, in a model that predicts from {first:g} "
-                f"to {first + ours:g}"
-            )
-
-
-def _as_numbers(y):
-    """Labels of a task's examples, which are texts; all others as they are."""
-    if not isinstance(y, list) or not all(isinstance(v, str) for v in y):
-        return y
-    values = [text_tasks.number(label) for label in y]
-    return values if np.isfinite(values).all() else y
+        if unit is not None:
+            self._set_unit(*map(float, unit))
 
 
 def _labels_head(labels, multi_label, pooling=None) -> task_head.TaskHead:
@@ -388,16 +330,6 @@ def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
 
 
 def _pooling_options(pooling: str | None) -> dict:
-    """Of a new head; nothing for the original's.
-
-    Raises:
-      ValueError: If there is no such pooling.
-    """
-    if pooling in (None, configs.DEFAULT_POOLING):
-        return {}
-    if pooling not in configs.POOLINGS:
-        raise ValueError(
-            f"Expected a pooling of {', '.join(configs.POOLINGS)}. Received: "
-            f"{pooling!r}."
-        )
-    return {"pooling": pooling}
+    """Of a new head; nothing for the original's."""
+    is_usual = pooling in (None, configs.DEFAULT_POOLING)
+    return {} if is_usual else {"pooling": pooling}

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.keras_models import inputs
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
 from electra_tf.tasks import tagging
 
@@ -19,7 +19,7 @@ Words = list[list[str]]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TokenClassifier(TaskModel):
+class TokenClassifier(EngineModel):
     """A label for each word, read at the word's first token.
 
         tagger = electra_tf.TokenClassifier.from_checkpoint(
@@ -32,14 +32,11 @@ class TokenClassifier(TaskModel):
     its labels are a list, or a text likewise. `predict` gives the labels'
     probabilities <float32>[N, W, C], 0 behind a row's last word and for words
     that the model did not see: those behind the cut, and those of characters
-    that no token has.
+    that no token has. Other arguments are those of `TaskModel`.
 
     Args:
-      encoder: See `TaskModel`.
       labels: Names or numbers, in the order of the outputs; or how many.
-      preprocessor: See `TaskModel`.
       head: In place of `labels`, all that is known of the head.
-      **kwargs: See `TaskModel`.
     """
 
     kinds = ("tagging",)
@@ -73,13 +70,7 @@ class TokenClassifier(TaskModel):
         return tf.nn.softmax(outputs["logits"])
 
     def compile(self, optimizer="auto", loss="auto", **kwargs):
-        """See `TaskModel.compile`.
-
-        Args:
-          optimizer: Likewise.
-          loss: Likewise.
-          **kwargs: Likewise. `weighted_metrics` leave padding out.
-        """
+        """See `EngineModel.compile`; `weighted_metrics` leave padding out."""
         metrics = kwargs.get("metrics", "auto")
         if metrics and not (isinstance(metrics, str) and metrics == "auto"):
             errors.warn(
@@ -154,35 +145,24 @@ class TokenClassifier(TaskModel):
         missing = self.max_seq_length - tf.shape(answer)[1]
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
-    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
-        if self._takes_ids(x):
-            return super().predict(x, batch_size, verbose, **kwargs)
+    def of_rows(self, outputs, rows, features):
         # What is said of tokens belongs to words, which are in the texts.
-        x, batch_size = self._texts(x, batch_size)
-        found = super().predict(x, batch_size, verbose, **kwargs)
-        rows = self.read_inputs(x)
-        task, tokenizer = self.task(), self.preprocessor.tokenizer
-        seen = self.features(rows, None)[f"{self.task_name}_labels_mask"]
+        seen = features[f"{self.task_name}_labels_mask"]
         num_seen = seen.sum(axis=-1).astype(int)
-        has_tokens = iter(
-            map(
-                bool,
-                task.word_tokens(
-                    [word for words in rows for word in words], tokenizer
-                ),
-            )
-        )
-        longest = max(map(len, rows))
-        answer = np.zeros((len(rows), longest, found.shape[-1]), found.dtype)
-        for row, words in enumerate(rows):
-            places = [
-                place
-                for place, counts in zip(
-                    range(len(words)), has_tokens, strict=False
-                )
-                if counts or task.as_original
-            ][: num_seen[row]]
-            answer[row, places] = found[row, : len(places)]
+        task = self.task()
+        # Words without a token were not seen; the original's have one each.
+        all_words = [word for words in rows for word in words]
+        tokens = task.word_tokens(all_words, self.preprocessor.tokenizer)
+        is_read = np.array([bool(t) or task.as_original for t in tokens])
+        lengths = [len(words) for words in rows]
+        shape = len(rows), max(lengths), outputs.shape[-1]
+        answer = np.zeros(shape, outputs.dtype)
+        of_rows = np.split(is_read, np.cumsum(lengths)[:-1])
+        for row, (of_row, number) in enumerate(
+            zip(of_rows, num_seen, strict=True)
+        ):
+            places = np.flatnonzero(of_row)[:number]
+            answer[row, places] = outputs[row, : len(places)]
         return answer
 
     def decode_predictions(self, predictions) -> list[list[str | None]]:
@@ -197,20 +177,13 @@ class TokenClassifier(TaskModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        predictions = self.check_predictions(predictions, 3)
         names = self.head.tags or self.labels
         found = []
-        for row in predictions:
+        for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
-            last = np.flatnonzero(is_seen)[-1] + 1 if is_seen.any() else 0
-            found.append(
-                [
-                    names[i] if seen else None
-                    for i, seen in zip(
-                        row[:last].argmax(axis=-1), is_seen, strict=False
-                    )
-                ]
-            )
+            last = max(np.flatnonzero(is_seen), default=-1) + 1
+            best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
+            found.append([names[i] if seen else None for i, seen in best])
         return found
 
 

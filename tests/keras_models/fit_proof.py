@@ -46,7 +46,8 @@ def train(strategy, optimizer):
     num_rows = 18 if optimizer else 19
     history = model.fit(
         TEXTS[:num_rows], TARGETS[:num_rows], batch_size=6, verbose=0,
-        validation_data=None if optimizer else (TEXTS, TARGETS),
+        # Three of one replica, and two of the other.
+        validation_data=None if optimizer else (TEXTS[:5], TARGETS[:5]),
     )
     return history.history, model.predict(TEXTS, verbose=0)
 

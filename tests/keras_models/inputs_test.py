@@ -1,7 +1,7 @@
 """Tests of keras_models/inputs.py."""
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -34,102 +34,62 @@ from tests.checkpoints import models
 )
 def test_labels(names, values, expected):
     labels = inputs.Labels(names)
-    for kind in (lambda x: x, np.asarray):
-        assert [
-            labels.id_of(kind(x)[()] if kind is np.asarray else x)
-            for x in values
-        ] == expected
+    assert [labels.id_of(x) for x in values] == expected
+    assert [labels.id_of(np.asarray(x)[()]) for x in values] == expected
+
+
+def test_columns_of_a_frame_go_by_the_labels_they_name():
+    matrix = np.array([[1, 0, 0], [0, 1, 1]])
+    labels = inputs.Labels(["1", "2", "10"])
+    for names in (["10", "1", "2"], [10, 1, 2], [10.0, 1.0, 2.0]):
+        frame = pd.DataFrame(matrix[:, [2, 0, 1]], columns=names)
+        found = labels.decisions(frame, "y", 2)
+        np.testing.assert_array_equal(found, matrix)
+
+
+GOOD, LABELS = helpers.inputs(range(3)), np.array([0, 1, 1])
+
+
+def _model():
+    return electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=["a", "b"], preprocessor=None
+    )
 
 
 @pytest.mark.parametrize(
-    "column",
+    ("name", "value", "message"),
     [
-        [1, 0],
-        (1, 0),
-        np.array([1.0, 0.0], np.float32),
-        np.array([[1], [0]]),
-        tf.constant([1, 0]),
-        pa.array([1, 0]),
+        ("input_ids", 20, "input_ids from 0 to 19"),
+        ("input_mask", 2, "input_mask from 0 to 1"),
+        ("segment_ids", -1, "segment_ids from 0 to 1"),
+        ("labels", 2, "labels from 0 to 1"),
     ],
 )
-def test_a_column_in_every_form(column):
-    assert inputs.Labels(["a", "b"]).ids(column, "y", 2).tolist() == [1, 0]
-    assert inputs.numbers(column, "y", 2).tolist() == [1.0, 0.0]
-    with pytest.raises(ValueError, match="3 values, as x has rows"):
-        inputs.rows(column, "y", 3)
+def test_ids_and_labels_that_there_are_not(name, value, message):
+    """On a GPU, or by XLA, a lookup of them would find other rows."""
+    labels = LABELS + value if name == "labels" else LABELS
+    bad = GOOD | {name: GOOD[name] * 0 + value} if name in GOOD else GOOD
+    data = tf.data.Dataset.from_tensors((bad, labels))
+    model = _model()
+    model.compile(num_train_steps=9, jit_compile=True)
+    uses = [
+        lambda: model.fit(bad, labels),
+        lambda: model.fit(GOOD, LABELS, validation_data=(bad, labels)),
+        lambda: model.evaluate(bad, labels),
+        lambda: model.evaluate(data),
+    ]
+    if name in GOOD:
+        uses += [
+            lambda: model.predict(bad),
+            lambda: model.encoder().predict(bad),
+        ]
+    for use in uses:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            use()
 
 
-def _batch(name="input_ids", value=5):
-    batch = {n: np.copy(x) for n, x in helpers.inputs(range(3)).items()}
-    batch[name][1, 2] = value
-    return batch
-
-
-GOOD, LABELS, WEIGHTS = _batch(), np.array([0, 1, 1]), np.ones(3, np.float32)
-BAD = [
-    ((_batch("input_ids", 20), LABELS), "input_ids in x from 0 to 19"),
-    ((_batch("input_mask", 2), LABELS), "input_mask in x from 0 to 1"),
-    ((_batch("segment_ids", -1), LABELS), "segment_ids in x from 0 to 1"),
-    ((GOOD, LABELS + 1), "labels in y from 0 to 1"),
-    ((GOOD, LABELS + 0.5), "labels in y from 0 to 1"),
-    ((GOOD, LABELS * np.nan), "labels in y from 0 to 1"),
-    ((GOOD, np.array(["a", "b", "b"])), "numbers as labels in y"),
-    ((GOOD, LABELS, WEIGHTS * np.nan), "sample_weight of 0 or more"),
-    ((GOOD, LABELS, -WEIGHTS), "sample_weight of 0 or more"),
-    ((GOOD, LABELS[:, np.newaxis]), "of the rank 1"),
-]
-
-
-@pytest.mark.parametrize(("batch", "message"), BAD)
-def test_ids_labels_and_weights_that_there_are_not(batch, message):
-    check = inputs.Checked(models.ENCODER, num_values=2)
-    with pytest.raises(ValueError, match=message):
-        check(*batch)
-    checked = check(tf.data.Dataset.from_tensors(batch))
-    with pytest.raises(tf.errors.OpError, match=message):
-        next(iter(checked))
-
-
-def test_what_is_good_stays_as_it_is():
-    check = inputs.Checked(models.ENCODER, num_values=2)
-    for element in (GOOD, (GOOD,), (GOOD, LABELS), (GOOD, LABELS, WEIGHTS)):
-        dataset = tf.data.Dataset.from_tensors(element).repeat(2)
-        checked = check(dataset)
-        assert checked.cardinality() == 2
-        first, expected = next(iter(checked)), next(iter(dataset))
-        for a, b in zip(
-            tf.nest.flatten(first), tf.nest.flatten(expected), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
-    # Quantities are any numbers that are finite.
-    of_numbers = inputs.Checked(models.ENCODER)
-    assert of_numbers(GOOD, np.array([-0.5, 7.0, 1e9])) is GOOD
-    with pytest.raises(ValueError, match="labels in y finite"):
-        of_numbers(GOOD, np.array([0.0, np.nan, 1.0]))
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_every_method_looks_at_ids(jit_compile):
-    """XLA leaves out what a step asserts, and looks up other rows."""
-    model = electra_tf.TextClassifier.from_checkpoint(
-        models.pretrained(), labels=["a", "b"], preprocessor=None
-    )
-    model.compile(num_train_steps=9, jit_compile=jit_compile)
-    bad = _batch(value=20)
-    none = {name: values[:0] for name, values in GOOD.items()}
-    for x, message in ((bad, "input_ids in .*x from"), (none, "no rows")):
-        for use in (
-            lambda x: model.fit(x, LABELS[: len(x["input_ids"])]),
-            lambda x: model.fit(GOOD, LABELS, validation_data=(x, LABELS)),
-            lambda x: model.evaluate(x, LABELS),
-            lambda x: model.train_on_batch(x, LABELS),
-            lambda x: model.test_on_batch(x, LABELS),
-            lambda x: model.predict_on_batch(x),
-            lambda x: model.predict(x),
-            lambda x: model.encoder().predict(x),
-        ):
-            with pytest.raises(ValueError, match=message):
-                use(x)
+def test_what_a_model_of_ids_refuses():
+    model = _model()
     for weight in ({2: 2.0}, {"c": 1.0}, "balanced"):
         with pytest.raises(ValueError, match="class_weight"):
             model.fit(GOOD, LABELS, class_weight=weight)

@@ -12,14 +12,6 @@ FLOAT_POLICIES = ("float32", "float64", "bfloat16", "float16")
 POLICIES = (*FLOAT_POLICIES, "mixed_bfloat16", "mixed_float16")
 
 
-class _Slope(keras.losses.Loss):
-    """Of any output; not its sum, which a normalisation keeps."""
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        slope = keras.ops.linspace(-1.0, 2.0, y_pred.shape[-1])
-        return keras.ops.sum(keras.ops.cast(y_pred, "float32") * slope)
-
-
 def leaves(outputs) -> dict:
     """Path -> tensor of a nest of outputs."""
     return {
@@ -41,28 +33,6 @@ def assert_same_bits(found, expected) -> None:
 def check_config(layer) -> None:
     """Config, JSON, pickling and attributes, as Keras checks them."""
     testing.TestCase().run_class_serialization_test(layer)
-
-
-def check_symbolic(layer, inputs, **call_kwargs) -> None:
-    """A symbolic call has the shapes and types of an eager one."""
-    eager = leaves(layer(inputs, **call_kwargs))
-    for rows in (None, len(next(iter(leaves(inputs).values())))):
-        symbols = keras.tree.map_structure(
-            lambda x, rows=rows: keras.KerasTensor(
-                (rows, *x.shape[1:]), keras.backend.standardize_dtype(x.dtype)
-            ),
-            inputs,
-        )
-        symbolic = leaves(layer(symbols, **call_kwargs))
-        assert symbolic.keys() == eager.keys()
-        for path, x in eager.items():
-            expected = tuple(x.shape)
-            if rows is None:
-                expected = (None, *expected[1:])
-            assert symbolic[path].shape == expected, path
-            assert symbolic[path].dtype == keras.backend.standardize_dtype(
-                x.dtype
-            ), path
 
 
 def _symbols(inputs) -> dict:
@@ -97,21 +67,3 @@ def check_saving(layer, inputs, folder) -> None:
     )
     fresh.load_weights(path)
     assert_same_bits(fresh(inputs), expected)
-
-
-def check_training(layer, inputs) -> None:
-    """`fit` changes its weights, compiled as Keras chooses to."""
-    before = [np.copy(x) for x in layer.get_weights()]
-    symbols = _symbols(inputs)
-    outputs = keras.layers.Concatenate()(
-        [keras.layers.Flatten()(x) for x in leaves(layer(symbols)).values()]
-    )
-    model = keras.Model(symbols, outputs)
-    model.compile("adam", _Slope())
-    rows = len(next(iter(leaves(inputs).values())))
-    model.fit(inputs, np.zeros([rows, 1]), batch_size=rows, verbose=0)
-    changed = [
-        not np.array_equal(a, b)
-        for a, b in zip(before, layer.get_weights(), strict=True)
-    ]
-    assert any(changed)

@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -19,19 +20,9 @@ def preprocessor():
     return electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)
 
 
-def _column(values):
-    """Like a column of pandas, which the tests do without."""
-
-    class Column:
-        def to_numpy(self, dtype=None):
-            return np.array(values, dtype)
-
-    return Column()
-
-
 @pytest.mark.parametrize(
     "as_given",
-    [list, np.array, lambda x: np.array(x, object), tf.constant, _column]
+    [list, np.array, lambda x: np.array(x, object), tf.constant, pd.Series]
     + [lambda x: {"text": x}, lambda x: tf.constant(x)[:, tf.newaxis]],
 )
 def test_texts_in_any_form(preprocessor, as_given):
@@ -110,7 +101,6 @@ def test_the_config_is_all_there_is():
     again = electra_tf.Preprocessor.from_config(config)
     assert again.get_config() == config
     layer_checks.check_config(preprocessor)
-    layer_checks.check_symbolic(preprocessor, tf.constant(["Wa wb", "wc"]))
     assert again("Wa wb")["input_ids"].numpy().tolist() == [
         # Padding is 0, whatever the id of [PAD] is.
         *(3, 0, 7, 4, 0, 0, 0, 0, 0)
@@ -148,21 +138,17 @@ def test_a_checkpoint_without_a_vocabulary():
 @pytest.mark.parametrize(
     "x, message",
     [
-        ([1, 2], "Received: 1, of type int, at 0"),
-        (["wa", None], "Received: None, of type NoneType, at 1"),
-        (np.zeros(3), "Received: 0.0, of type float, at 0"),
-        (tf.zeros(3), "Received: a tensor of float32"),
+        ([1, 2], "Received: 1 at 0"),
+        (["wa", None], "Received: None at 1"),
+        (np.zeros(3), "Received: 0.0 at 0"),
         (tf.constant([["a", "b"]]), r"strings of shape \(1, 2\)"),
-        (5, "Received: 5"),
         ([("wa", "wb")], r"tuple\(map\(list, zip\(\*pairs\)\)\)"),
-        ([["wa", "wb"], ["wc", "wd"]], r"zip\(\*pairs\)"),
         (
             (["wa"], ["wb", "wc"]),
             r"in a pair. Received: shapes \(1,\) and \(2,\)",
         ),
-        (("wa", ["wb"]), r"Received: shapes \(\) and \(1,\)"),
         ((["wa"],) * 3, "Received: a tuple of 3"),
-        ({"sentence": ["wa"]}, r"Received: a dict of \['sentence'\]"),
+        ({"sentence": ["wa"]}, "Received: {'sentence'"),
         (keras.Input((4,)), "Expected texts"),
     ],
 )
@@ -171,13 +157,14 @@ def test_what_it_refuses(preprocessor, x, message):
         preprocessor(x)
 
 
-@pytest.mark.parametrize("max_seq_length", [4, "128", True])
-def test_a_length_it_refuses(max_seq_length):
-    with pytest.raises(ValueError, match="Received: max_seq_length="):
-        electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=max_seq_length)
-
-
-@pytest.mark.parametrize("name", ["do_lower_case", "strip_accents"])
-def test_a_choice_that_is_no_boolean(name):
-    with pytest.raises(ValueError, match=f"Received: {name}='False'"):
-        electra_tf.Preprocessor(helpers.VOCAB, **{name: "False"})
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"max_seq_length": x} for x in (4, "128", True)),
+        {"do_lower_case": "False"},
+        {"strip_accents": "False"},
+    ],
+)
+def test_settings_it_refuses(arguments):
+    with pytest.raises(ValueError, match="|".join(arguments)):
+        electra_tf.Preprocessor(helpers.VOCAB, **arguments)

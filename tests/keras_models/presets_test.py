@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import keras_hub
 import numpy as np
@@ -8,38 +7,7 @@ import pytest
 import electra_tf
 from electra_tf import errors
 from tests.keras_models import tasks
-from tests.keras_models.tasks import LABELS, TEXTS
-
-MODELS = {
-    "classifier": tasks.classifier,
-    "logits": lambda path: electra_tf.TextClassifier.from_config(
-        tasks.classifier(path).get_config()
-        | {"activation": None, "dtype": "mixed_bfloat16", "head_dropout": 0.3}
-    ),
-    "regressor": electra_tf.TextRegressor.from_checkpoint,
-    "tagger": lambda path: electra_tf.TokenClassifier.from_checkpoint(
-        path, labels=LABELS
-    ),
-    "answerer": electra_tf.QuestionAnswerer.from_checkpoint,
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "classifier",
-        *(pytest.param(n, marks=pytest.mark.dear) for n in [*MODELS][1:]),
-    ],
-)
-def test_there_and_back(name, pretrained, tmp_path):
-    model = MODELS[name](pretrained)
-    model.save_to_preset(tmp_path / "preset")
-    again = type(model).from_preset(tmp_path / "preset")
-    assert again.get_config() == model.get_config()
-    for ours, theirs in zip(again.variables, model.variables, strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs, ours.path)
-    assert not again.compiled
+from tests.keras_models.tasks import TEXTS
 
 
 @pytest.fixture(scope="module")
@@ -50,25 +18,6 @@ def preset(pretrained, tmp_path_factory):
     model.fit(TEXTS, tasks.TARGETS, verbose=0)
     model.save_to_preset(path)
     return model, path
-
-
-def test_two_vocabularies_are_refused(preset, tmp_path):
-    _, path = preset
-    shutil.copytree(path, tmp_path / "copy")
-    vocab = tmp_path / "copy" / "assets" / "tokenizer" / "vocabulary.txt"
-    tokens = vocab.read_text().split()
-    tokens[-2:] = tokens[:-3:-1]
-    vocab.write_text("\n".join(tokens) + "\n")
-    with pytest.raises(errors.CheckpointError, match="Expected one vocabulary"):
-        electra_tf.TextClassifier.from_preset(tmp_path / "copy")
-
-
-def test_predicts_the_same_bits(preset):
-    model, path = preset
-    again = electra_tf.TextClassifier.from_preset(path)
-    tasks.assert_equal_bits(
-        again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0)
-    )
 
 
 @pytest.mark.dear

@@ -1,6 +1,6 @@
 import dataclasses
 import functools
-import warnings
+import weakref
 
 import keras
 import numpy as np
@@ -213,8 +213,7 @@ def test_micro_batches_follow_the_batches(files):
             one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
     _assert_same_weights(model.network, whole.network, atol=1e-5)
     with pytest.raises(ValueError, match="drop_remainder=True"):
-        rows = model.data(files[0]).dataset(8).unbatch().take(16)
-        model.fit(rows.batch(8), verbose=0)
+        model.fit(_ids(12).unbatch().batch(2), verbose=0)
 
 
 def test_starts_with_what_the_data_say(files):
@@ -226,37 +225,6 @@ def test_starts_with_what_the_data_say(files):
         np.log(data.token_frequencies()),
         rtol=1e-6,
     )
-
-
-def test_an_optimizer_that_a_file_has_in_vain_is_told(tmp_path):
-    path = tmp_path / "a.weights.h5"
-    model = _model()
-    model.compile(OPTIMIZER, num_train_steps=10)
-    model.save_weights(path)
-    other = _model()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        other.load_weights(path)  # Not to go on.
-        model.load_weights(path)
-    other.compile(OPTIMIZER)
-    with pytest.warns(UserWarning, match=r"compile\(num_train_steps=...\) bef"):
-        other.load_weights(path)
-
-
-def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
-    model = _model()
-    model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
-    backup = keras.callbacks.BackupAndRestore(str(tmp_path))
-    again = dict(steps_per_epoch=1, verbose=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        model.fit(files[0], 8, callbacks=[backup], **again)
-    with pytest.warns(UserWarning, match="rate is 0 from step 2 on"):
-        model.fit(files[0], 8, **again)
-    model.compile()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
 
 
 def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
@@ -394,35 +362,6 @@ def test_a_preprocessor_of_other_tokens_is_told():
             )
 
 
-def test_a_preprocessor_of_the_other_case_is_told():
-    other = electra_tf.Preprocessor(
-        helpers.VOCAB, do_lower_case=False, max_seq_length=12
-    )
-    with pytest.warns(UserWarning, match="do_lower_case=False, the model has"):
-        electra_tf.TextClassifier.from_checkpoint(
-            models.pretrained(), labels=["a", "b"], preprocessor=other
-        )
-
-
-def test_a_checkpoint_that_nothing_would_read_is_not_written(tmp_path):
-    model = electra_tf.TextClassifier.from_checkpoint(
-        models.pretrained(vocabulary=None),
-        labels=["a", "b"],
-        preprocessor=electra_tf.Preprocessor(
-            helpers.VOCAB[:9], max_seq_length=9
-        ),
-    )
-    with pytest.raises(errors.CheckpointError, match="20 entries.*9 entries"):
-        model.save_checkpoint(tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_encoder_is_no_pair():
-    checkpoint = models.pretrained().encoder_only()
-    with pytest.raises(errors.CheckpointError, match="without a generator"):
-        electra_tf.PretrainingModel.from_checkpoint(checkpoint)
-
-
 # --- Keras's checks -----------------------------------------------------------
 
 
@@ -430,20 +369,8 @@ def test_config():
     layer_checks.check_config(_model(dtype="mixed_bfloat16"))
 
 
-def test_symbolic_calls(model):
-    layer_checks.check_symbolic(model, INPUTS)
-
-
 def test_files(tmp_path):
     layer_checks.check_saving(_model(), INPUTS, tmp_path)
-
-
-@pytest.mark.parametrize("policy", layer_checks.POLICIES)
-def test_policies(policy):
-    of_policy = _model(dtype=policy)
-    layer_checks.check_symbolic(of_policy, INPUTS)
-    outputs = of_policy(INPUTS, training=True)
-    assert outputs["sequence_output"].dtype == of_policy.compute_dtype
 
 
 @pytest.mark.parametrize(
@@ -458,7 +385,6 @@ def test_policies(policy):
 )
 def test_other_objectives(changes):
     other = _model(**changes)
-    layer_checks.check_symbolic(other, INPUTS)
     has_logits = "disc_logits" in other(INPUTS)
     assert has_logits == other.config.has_binary_discriminator
     is_electric = other.config.electric_objective
@@ -472,19 +398,12 @@ def test_other_objectives(changes):
     "settings, message",
     [
         ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
-        ({"width": 5}, "EncoderConfig and ElectraConfig. Received: width"),
         ({"max_seq_length": 99}, "must not exceed"),
-        ({"seed": -1}, "from 0 to 2\\*\\*31 - 1. Received: seed=-1"),
     ],
 )
 def test_settings_it_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
         _model(**settings)
-
-
-def test_a_vocabulary_is_no_preprocessor():
-    with pytest.raises(ValueError, match="Expected an electra_tf.Preproc"):
-        electra_tf.PretrainingModel("vocab.txt", hidden_size=8)
 
 
 def test_what_is_not_scored_is_told(model, files):
@@ -507,20 +426,6 @@ def test_the_schedule_ends_with_fit(files):
     assert model.optimizer.schedule.num_train_steps == 2
 
 
-def test_the_steps_of_the_schedule():
-    model = _model()
-    model.compile(OPTIMIZER, learning_rate=0.5, num_train_steps=7)
-    schedule = model.optimizer.schedule
-    assert (schedule.num_train_steps, schedule.learning_rate) == (7, 0.5)
-    assert schedule.num_warmup_steps == 5
-
-
-def test_a_single_batch_is_refused_in_a_line(trained):
-    for take in (trained[0].train_on_batch, trained[0].test_on_batch):
-        with pytest.raises(ValueError, match="Expected fit or evaluate"):
-            take({})
-
-
 def test_what_compile_refuses(model):
     adam = optimization.AdamWeightDecay(OPTIMIZER, 5)
     by_layer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=0.8)
@@ -529,32 +434,21 @@ def test_what_compile_refuses(model):
         ({"optimizer": 5e-4}, "optimizer=0.0005"),
         ({"optimizer": adam, "num_train_steps": 9}, "brings its own"),
         ({"optimizer": by_layer}, "layerwise_lr_decay=0.8"),
-        ({"loss": "mse"}, "those of the objective"),
-        ({"num_train_steps": 0}, "num_train_steps=0"),
-        ({"micro_batch_size": -1}, "micro_batch_size=-1"),
     ):
         with pytest.raises(ValueError, match=message):
             model.compile(**arguments)
 
 
 def test_what_fit_refuses(model, files):
-    halves = _ids(12).map(lambda x: {n: x[n] / 2 for n in x})
-    for x in (["a text"], _ids(7), tf.data.Dataset.range(3), halves):
+    for x in (["a text"], _ids(7), tf.data.Dataset.range(3)):
         with pytest.raises(ValueError, match="x as a glob of TFRecords or"):
             model.fit(x)
-    for x in (_ids(12).repeat(), _ids(12).take(0)):
-        with pytest.raises(ValueError, match="x as a dataset with batches"):
-            model.fit(x)
-    for arguments in (
-        {"y": [1]},
-        {"validation_data": 3},
-        {"batch_size": 0},
-        {"steps_per_epoch": 0},
-    ):
-        with pytest.raises(ValueError, match=next(iter(arguments))):
-            model.fit(_ids(12), **arguments)
+    with pytest.raises(ValueError, match="Expected steps_per_epoch"):
+        model.fit(_ids(12).repeat())
+    with pytest.raises(ValueError, match="validation_data"):
+        model.fit(_ids(12), validation_data=3)
     outside = _ids(12).map(lambda x: x | {"input_ids": x["input_ids"] + 20})
-    with pytest.raises(tf.errors.OpError, match="input_ids in x from 0 to 19"):
+    with pytest.raises(tf.errors.OpError, match="input_ids from 0 to 19"):
         model.evaluate(outside, verbose=0)
 
     class Doubled(electra_tf.PretrainingModel):
@@ -564,3 +458,12 @@ def test_what_fit_refuses(model, files):
     other = Doubled.from_config(model.get_config())
     with pytest.raises(ValueError, match="train_step in Doubled"):
         other.fit(files[0], batch_size=8, steps_per_epoch=1, verbose=0)
+
+
+def test_a_model_is_gone_after_its_fit(files):
+    def use():
+        model = _model()
+        model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
+        return weakref.ref(model)
+
+    assert helpers.is_gone(use())

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests import helpers
 
 # Two logical CPUs, which a process chooses before all else.
@@ -58,33 +56,6 @@ print(json.dumps({
         [seed.numpy().tolist() for seed in seeds().values] for _ in range(2)],
 }))
 """
-
-
-# Five rows are three of one replica and two of the other.
-_ODD_ROWS = """
-import json, sys
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(
-    cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tests.keras_models import tasks
-
-found = []
-mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-for strategy in (tf.distribute.OneDeviceStrategy("CPU:0"), mirrored):
-    with strategy.scope():
-        model = tasks.classifier(sys.argv[1])
-        found.append(model.evaluate(
-            tasks.TEXTS[:5], tasks.TARGETS[:5], verbose=0))
-print(json.dumps(found))
-"""
-
-
-def test_replicas_of_unlike_size_evaluate_the_same(pretrained):
-    result = helpers.execute("-c", _ODD_ROWS, pretrained)
-    assert result.returncode == 0, result.stderr
-    one, two = json.loads(result.stdout.splitlines()[-1])
-    assert two == pytest.approx(one, abs=1e-5)
 
 
 def test_two_replicas_with_micro_batches_are_one(tmp_path):

@@ -10,11 +10,8 @@ import tensorflow as tf
 import electra_tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import evaluation
 from electra_tf.keras_models import inputs
-from electra_tf.model import heads
-from electra_tf.model.finetuning_model import FinetuningModel
-from electra_tf.tasks import features, text_tasks
+from electra_tf.tasks import text_tasks
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import tasks
@@ -35,38 +32,6 @@ def trained(pretrained):
     found = classifier(pretrained)
     found.fit(TEXTS, TARGETS, batch_size=8, epochs=2, verbose=0)
     return found
-
-
-def test_logits_are_those_of_the_gin_runs(model, pretrained):
-    network = FinetuningModel(
-        helpers.encoder_config(initializer_range=0.5),
-        [heads.ClassificationHead("classification", 8, 2)],
-    )
-    reading.assign_all(
-        reading.read_checkpoint(pretrained),
-        network.electra.variables,
-        pretrained,
-        "the encoder",
-    )
-    for ours, theirs in zip(
-        network.task_specific.variables,
-        model.network.task_specific.variables,
-        strict=True,
-    ):
-        ours.assign(theirs)
-    rows = features.text_features(
-        TEXTS, [None] * len(TEXTS), model.preprocessor.tokenizer, helpers.LENGTH
-    )
-    expected = evaluation.make_predictor(network, "classification", 8)(rows)
-    for ids in (rows, model.preprocessor(TEXTS)):
-        np.testing.assert_allclose(
-            model.task_outputs(ids)["logits"], expected["logits"], atol=1e-5
-        )
-    np.testing.assert_allclose(
-        model.predict(TEXTS, verbose=0),
-        tf.nn.softmax(expected["logits"]),
-        atol=1e-5,
-    )
 
 
 def test_fifty_steps_are_those_of_the_engine(pretrained):
@@ -132,15 +97,6 @@ def test_pairs_of_a_frame_go_by_the_names_of_fit(pretrained, tmp_path):
     assert model.read_inputs(frame) == inputs.texts(PAIRS)
 
 
-def test_a_training_that_learns_nothing_is_said(pretrained):
-    found = classifier(pretrained)
-    before = [v.numpy() for v in found.network.variables]
-    with pytest.warns(UserWarning, match="one step learns nothing"):
-        found.fit(TEXTS, TARGETS, batch_size=20, epochs=1, verbose=0)
-    for old, new in zip(before, found.network.variables, strict=True):
-        tasks.assert_equal_bits(old, new.numpy())
-
-
 @pytest.mark.dear
 def test_losses_optimizers_and_metrics_of_keras(pretrained):
     found = classifier(pretrained, dropout=0.0)
@@ -163,15 +119,18 @@ def test_losses_optimizers_and_metrics_of_keras(pretrained):
 @pytest.mark.dear
 def test_each_fit_begins_anew_but_for_a_given_number_of_steps(pretrained):
     found = classifier(pretrained)
+    found.compile()
+    ids = np.array([LABELS.index(label) for label in TARGETS])
+    batch = found.preprocessor(TEXTS), ids
     with pytest.raises(ValueError, match="Received: num_train_steps=None"):
-        found.train_on_batch(TEXTS, TARGETS)
+        found.train_on_batch(*batch)
     for _ in range(2):
         found.fit(TEXTS, TARGETS, verbose=0)
         assert found.optimizer.iterations == 1
         assert found.optimizer.learning_rate == 0.0
     found.compile(num_train_steps=4)
     found.fit(TEXTS, TARGETS, verbose=0)
-    found.train_on_batch(TEXTS, TARGETS)
+    found.train_on_batch(*batch)
     assert found.optimizer.iterations == 2
     assert float(found.optimizer.learning_rate) == pytest.approx(1.5e-4)
 
@@ -237,26 +196,11 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         found.task_outputs(features)["logits"], dense(means), atol=1e-5
     )
     expected = found.predict(TEXTS, verbose=0)
-    found.save(tmp_path / "mean.keras")
-    again = keras.models.load_model(tmp_path / "mean.keras")
-    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
     path = str(tmp_path / "model_dir")
     found.save_checkpoint(path)
     again = electra_tf.TextClassifier.from_checkpoint(path)
     assert again.head.options["pooling"] == "mean"
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    served = tf.saved_model.load(found.export(tmp_path / "served"))
-    scores = served.signatures["serving_default"](text=tf.constant(TEXTS))
-    np.testing.assert_allclose(scores["scores"], expected, atol=1e-5)
-    with pytest.warns(UserWarning, match="with pooling='cls': that of"):
-        other = electra_tf.TextClassifier.from_checkpoint(
-            path, labels=LABELS, pooling="cls"
-        )
-    assert "pooling" not in other.head.options
-    with pytest.raises(
-        ValueError, match="Expected labels=.* and pooling='cls'"
-    ):
-        electra_tf.TextClassifier.from_checkpoint(path, pooling="cls")
     # Where nothing is said, a new head reads what the one before it read.
     with pytest.warns(UserWarning, match="A new head for the labels") as told:
         other = electra_tf.TextClassifier.from_checkpoint(
@@ -264,7 +208,7 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         )
     assert other.head.pooling == "mean"
     assert [warning.filename for warning in told] == [__file__]
-    with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
+    with pytest.raises(ValueError, match="cls, mean. Received: .*max"):
         classifier(pretrained, pooling="max")
 
 
@@ -292,13 +236,6 @@ def test_an_encoder_of_a_model_of_ids(pretrained):
     )
 
 
-def test_what_is_no_encoder_is_refused():
-    with pytest.raises(
-        ValueError, match="^Expected an electra_tf.Encoder .*'x'"
-    ):
-        electra_tf.TextClassifier("x", LABELS)
-
-
 def test_windows_need_a_preprocessor_for_their_length(tmp_path):
     raw = models.finetuned("classification", 2)
     options = {"windows": {"stride": 3, "max_windows": 4}}
@@ -306,7 +243,7 @@ def test_windows_need_a_preprocessor_for_their_length(tmp_path):
     checkpoint = dataclasses.replace(raw, head=head, max_seq_length=12)
     found = electra_tf.TextClassifier.from_checkpoint(checkpoint)
     assert found.windows.max_seq_length == 12
-    with pytest.raises(ValueError, match="in windows, and nothing else says"):
+    with pytest.raises(ValueError, match="that of windows too"):
         electra_tf.TextClassifier.from_checkpoint(checkpoint, preprocessor=None)
     pairs = tf.data.Dataset.from_tensor_slices((PAIRS, TARGETS)).batch(5)
     with pytest.raises(ValueError, match="Expected texts as x"):
@@ -341,38 +278,12 @@ def test_xla_compiles_the_steps_on_ids(pretrained, model):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_dropout_where_keras_has_it(model):
-    rows = model.preprocessor(TEXTS)
-    plain = model(rows)
-    tasks.assert_equal_bits(model(rows, training=False).numpy(), plain.numpy())
-    once, twice = model(rows, training=True), model(rows, training=True)
-    assert np.abs(once - plain).max() > 1e-3
-    assert np.abs(once - twice).max() > 1e-3
-
-
 def test_other_optimizer_settings(pretrained):
     found = classifier(pretrained)
     found.compile(configs.OptimizerConfig(1e-3, layerwise_lr_decay=0.5))
     found._begin(3, 1)
     scales = set(np.round(list(found.optimizer.scales.values()), 4))
     assert scales == {0.0625, 0.125, 0.25, 1.0}
-
-
-def test_a_decay_at_the_end_of_fit(pretrained):
-    found = classifier(pretrained)
-    found.compile(
-        configs.OptimizerConfig(
-            1.0,
-            schedule=configs.WARMUP_STABLE_DECAY,
-            num_decay_steps=2,
-            layerwise_lr_decay=1.0,
-        )
-    )
-    found._begin(3, 2)
-    rates = [float(found.optimizer.schedule(step)) for step in range(7)]
-    assert rates == [1, 1, 1, 1, 1, 0.5, 0]
-    with pytest.raises(ValueError, match="the training steps, 1. Received"):
-        found._begin(1, 1)
 
 
 def test_a_checkpoint_without_what_is_asked_of_it(
@@ -385,7 +296,7 @@ def test_a_checkpoint_without_what_is_asked_of_it(
         from_checkpoint(pretrained, labels=["pos", "pos"])
     with pytest.raises(ValueError, match="Expected 2 labels or more"):
         from_checkpoint(pretrained, labels=["pos"])
-    with pytest.raises(ValueError, match="Received: max_seq_length=13"):
+    with pytest.raises(ValueError, match="Received: 13 and 20"):
         from_checkpoint(pretrained, labels=LABELS, max_seq_length=13)
     path = tmp_path / "model_dir"
     trained.save_checkpoint(path)
@@ -494,17 +405,8 @@ def test_weights_of_rows_and_classes(model):
     weights = np.linspace(0.5, 2.0, len(TEXTS)).astype(np.float32)
     is_pos = np.array(TARGETS) == "pos"
     ids = is_pos.astype(np.int32)
-    of_one_batch = []
-    for arguments in (
-        {"class_weight": {"neg": 1.0, 1: 3}},
-        {"sample_weight": 1.0 + 2.0 * is_pos},
-    ):
-        again = keras.models.clone_model(model)
-        again.set_weights(model.get_weights())
-        again.compile("sgd")
-        of_one_batch.append(again.train_on_batch(TEXTS, TARGETS, **arguments))
-        again.train_on_batch(TEXTS, TARGETS)
-    assert of_one_batch[0] == of_one_batch[1]
+    of_rows = model.class_weights({"neg": 1.0, 1: 3}, ids)
+    np.testing.assert_array_equal(of_rows, 1.0 + 2.0 * is_pos)
     of_rows = model.class_weights("balanced", ids)
     assert of_rows[is_pos].sum() == pytest.approx(of_rows[~is_pos].sum())
     # The loss of a row counts as often.
@@ -626,16 +528,6 @@ def test_a_subclass_is_not_passed_over(pretrained):
         ):
             use(TEXTS, TARGETS, verbose=0)
 
-    class Stepped(Smoothed):
-        def train_step(self, data):
-            loss = self.compute_loss()
-            self._loss_tracker.update_state(loss)
-            return {"loss": loss}
-
-    model = Stepped.from_checkpoint(pretrained, labels=LABELS)
-    model.compile(metrics=None)
-    assert model.fit(TEXTS, TARGETS, verbose=0).history["loss"] == [0.0]
-
 
 def rows_of(*columns):
     return tf.data.Dataset.from_tensor_slices(columns)
@@ -647,18 +539,15 @@ BAD = {
         lambda m: m.predict(tf.constant("wa")),
         lambda m: m.predict([]),
         lambda m: m.predict((["wa"], ["wb", "wc"])),
-        lambda m: m.fit(row for row in [("wa", 1)]),
         lambda m: m.fit(pd.DataFrame({"text": ["a"], "label": ["b"]}), ["b"]),
     ),
     "Expected texts: strings": (
         lambda m: m.predict(["wa", None]),
+        lambda m: m.predict((["wa"], ["wb"], ["wc"])),
+        lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
         lambda m: m.fit(np.zeros(3), [0, 1, 0]),
         lambda m: m.fit([("wa", "wb")], [1]),
         lambda m: m.predict(["wa", "\ud800"]),
-    ),
-    "(three|tuple of|and for pairs)": (
-        lambda m: m.predict((["wa"], ["wb"], ["wc"])),
-        lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
     ),
     "Expected (a list or a column|y)": (
         lambda m: m.fit(["wa"]),
@@ -685,23 +574,11 @@ BAD = {
     "class_weight": (
         lambda m: m.fit(["wa"], [1], class_weight={"fine": 2.0}),
         lambda m: m.fit(["wa"], [1], class_weight=[1.0, 2.0]),
-        lambda m: m.fit(["wa"], [1], class_weight={"pos": -1.0}),
     ),
-    "sample_weight as 0 or more": (
-        lambda m: m.fit(["wa", "wb"], [1, 0], sample_weight=[1, -2]),
+    "Expected sample_weight as a finite": (
         lambda m: m.fit(["wa"], [1], sample_weight=[float("nan")]),
     ),
-    "Expected finite predictions": (
-        lambda m: m.decode_predictions(np.zeros((2, 3))),
-        lambda m: m.decode_predictions([[0.1, float("nan")]]),
-    ),
-    "at least 1": (
-        lambda m: m.fit(["wa"], [1], batch_size=-1),
-        lambda m: m.fit(["wa"], [1], steps_per_epoch=0),
-        lambda m: m.evaluate(["wa"], [1], steps=0),
-    ),
     "validation_split": (lambda m: m.fit(["wa"], [1], validation_split=0.5),),
-    "Expected steps": (lambda m: m.predict(["wa", "wb"], steps=1),),
     "brings its own": (lambda m: m.compile("adam", learning_rate=0.1),),
 }
 
@@ -715,8 +592,8 @@ def test_bad_use(model, message):
 
 def test_multiple_choice_is_refused_by_its_name():
     checkpoint = dataclasses.replace(
-        models.pretrained(), unused=("sequence_summary.summary.weight",)
+        models.pretrained(), other_head="ElectraForMultipleChoice"
     )
-    with pytest.raises(ValueError, match="multiple choice"):
+    with pytest.raises(ValueError, match="MultipleChoice"):
         electra_tf.TextClassifier.from_checkpoint(checkpoint, labels=LABELS)
     assert electra_tf.Encoder.from_checkpoint(checkpoint)

@@ -1,14 +1,12 @@
 import warnings
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf.checkpoints.formats import huggingface, original
+from electra_tf.checkpoints.formats import huggingface
 from tests.checkpoints import models
-from tests.keras_models import tasks
 from tests.keras_models.tasks import TEXTS
 
 VALUES = [1.0 + len(text.split()) / 2 for text in TEXTS]
@@ -23,27 +21,13 @@ def regressor(pretrained, **kwargs):
 @pytest.fixture(scope="module")
 def trained(pretrained):
     found = regressor(pretrained)
-    rows = found.features(found.read_inputs(TEXTS), VALUES)
-    # The gin runs' targets, from 0 to 1.
-    rows["regression_targets"] = (rows["regression_targets"] - 1.5) / 2.5
-    network, expected = tasks.train_by_engine(found, rows, 6, 8)
-    history = found.fit(TEXTS, VALUES, batch_size=8, epochs=2, verbose=0)
-    return found, network, history.history, expected
-
-
-@pytest.mark.dear
-def test_steps_are_those_of_the_engine(trained):
-    found, network, history, expected = trained
+    found.fit(TEXTS, VALUES, batch_size=8, epochs=2, verbose=0)
     assert found.unit == (1.5, 2.5)
-    for ours, theirs in zip(
-        found.network.variables, network.variables, strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=ours.path)
-    assert np.mean(history["loss"]) == pytest.approx(expected["loss"], rel=1e-5)
+    return found
 
 
 def test_in_the_unit_of_the_labels(trained):
-    found, *_ = trained
+    found = trained
     predictions = found.predict(TEXTS, verbose=0)
     assert predictions.shape == (20,)
     loss, mse = found.evaluate(TEXTS, VALUES, verbose=0)
@@ -59,41 +43,12 @@ def test_in_the_unit_of_the_labels(trained):
 
 
 @pytest.mark.dear
-def test_saved_exported_and_back(trained, tmp_path):
-    found, *_ = trained
+def test_exported(trained, tmp_path):
+    found = trained
     expected = found.predict(TEXTS, verbose=0)
-    found.save(tmp_path / "stars.keras")
-    again = keras.models.load_model(tmp_path / "stars.keras")
-    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    found.save_checkpoint(tmp_path / "model_dir")
-    back = electra_tf.TextRegressor.from_checkpoint(tmp_path / "model_dir")
-    tasks.assert_equal_bits(back.predict(TEXTS, verbose=0), expected)
     served = tf.saved_model.load(found.export(tmp_path / "served"))
     value = served.signatures["serving_default"](text=tf.constant(TEXTS))
     np.testing.assert_allclose(value["value"], expected, atol=1e-5)
-
-
-@pytest.mark.dear
-def test_the_mean_of_all_tokens(pretrained, tmp_path):
-    unit = {"min_value": 1.0, "scale": 2.5}
-    found = regressor(pretrained, pooling="mean", **unit)
-    assert found.head.options == unit | {"pooling": "mean"}
-    assert found.network.task_specific.heads[0].pooling == "mean"
-    path = str(tmp_path / "model_dir")
-    found.save_checkpoint(path)
-    expected = found.predict(TEXTS, verbose=0)
-    for options in ({}, unit, {"pooling": "mean"}):
-        again = electra_tf.TextRegressor.from_checkpoint(path, **options)
-        tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    with pytest.warns(
-        UserWarning,
-        match="A new head for {'pooling': 'cls'}: .* for {'pooling': 'mean'}",
-    ):
-        other = regressor(path, pooling="cls")
-    assert other.head.options == {}
-    with pytest.warns(UserWarning, match="'scale': 9.0, 'pooling': 'mean'"):
-        other = regressor(path, min_value=1.0, scale=9.0)
-    assert other.head.pooling == "mean"
 
 
 def test_the_unit_is_that_of_the_first_labels(pretrained, tmp_path):
@@ -132,19 +87,14 @@ def test_weights_in_a_file_have_their_unit(pretrained, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         again.load_weights(path)
-        found.load_weights(path)
         found.load_weights(without)
     assert again.unit == found.unit == (1.5, 2.5)
-    other = regressor(pretrained, min_value=0, scale=1)
-    with pytest.warns(UserWarning, match="from 1.5 to 4, in a model .* 0 to 1"):
-        other.load_weights(path)
-    assert other.unit == (0.0, 1.0)
 
 
 def test_bad_use(pretrained):
     for labels, message in (
-        (["good"], "'good' in row 0"),
-        ([float("nan")], "nan in row 0"),
+        (["good"], "y: could not convert .* 'good'"),
+        ([float("nan")], "y as a finite number"),
         ([1.7e9, 1.7e9 + 3], "float32 has few"),
         ([0.0, 1e39], "float32 has few"),
     ):
@@ -156,26 +106,3 @@ def test_bad_use(pretrained):
     for unit in ({"min_value": 1}, {"min_value": 0, "scale": float("nan")}):
         with pytest.raises(ValueError, match="a positive scale"):
             regressor(pretrained, **unit)
-
-
-@pytest.mark.dear
-def test_a_head_of_the_original_is_in_the_unit_of_its_task(tmp_path):
-    # The original divides labels from 0 to 5 by 5, and saves that nowhere.
-    raw = models.finetuned("regression", 1)
-    sts = models.renamed_task(raw, "sts")
-    found = {}
-    for checkpoint in (raw, sts):
-        name = checkpoint.head.task_name
-        original.write(checkpoint, str(tmp_path / name))
-        (tmp_path / name / "head.json").unlink()
-        found[name] = electra_tf.TextRegressor.from_checkpoint(tmp_path / name)
-    pairs = (TEXTS, TEXTS[::-1])
-    predictions = {n: m.predict(pairs, verbose=0) for n, m in found.items()}
-    np.testing.assert_allclose(
-        predictions["sts"], 5 * predictions["letters"], rtol=1e-6
-    )
-    served = tf.saved_model.load(found["sts"].export(tmp_path / "served"))
-    value = served.signatures["serving_default"](
-        text=tf.constant(TEXTS), text_pair=tf.constant(TEXTS[::-1])
-    )
-    np.testing.assert_allclose(value["value"], predictions["sts"], atol=1e-5)
