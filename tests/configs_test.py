@@ -401,8 +401,7 @@ def test_generator_sizes_are_the_originals(recorded):
     if width % heads:
         # The original fails as it builds its attention.
         with pytest.raises(
-            errors.ConfigError,
-            match=f"a width of {width} with {heads} heads",
+            errors.ConfigError, match=f"a width of {width} with {heads} heads"
         ):
             _ = config.generator
         return

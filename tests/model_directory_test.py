@@ -345,10 +345,7 @@ def test_refuses_a_config_that_is_none(tmp_path, content, message):
     ("change", "message"),
     [
         (lambda r: r.pop("format"), "Received: None, of another"),
-        (
-            lambda r: r.update(format=2),
-            "Received: 2, of another",
-        ),
+        (lambda r: r.update(format=2), "Received: 2, of another"),
         (lambda r: r.pop("class"), "config.json lacks class"),
         (lambda r: r.update(data=5), "data must be an object"),
         (lambda r: r["run"].pop("seed"), "other fields of RunConfig: seed"),

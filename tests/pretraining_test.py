@@ -245,9 +245,7 @@ def test_padding_alone_is_not_trained_on(tmp_path):
     row["input_mask"] = [0] * len(row["input_mask"])
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", [row] * 4)
     data = dataclasses.replace(
-        CONFIG.data,
-        train_files=path,
-        vocab_file=helpers.write_vocab(tmp_path),
+        CONFIG.data, train_files=path, vocab_file=helpers.write_vocab(tmp_path)
     )
     config = dataclasses.replace(CONFIG, data=data)
     with pytest.raises(errors.DataError, match="padding alone"):

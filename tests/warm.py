@@ -20,11 +20,7 @@ from tests import helpers
 
 # What a run imports of others, and no more: a module of the package may be
 # another one tomorrow.
-PRELOADED = (
-    "tensorflow",
-    "tensorflow_text",
-    "keras",
-)
+PRELOADED = ("tensorflow", "tensorflow_text", "keras")
 _SECONDS_BETWEEN_LOOKS = 0.01
 
 

@@ -84,11 +84,7 @@ def test_the_same_run_as_the_gin_file(size):
             "data/pretrain_tfrecords/pretrain_data.tfrecord*",
             "data/pretrain_tfrecords/*tfrecord*",
         ),
-        (
-            "run.model_dir",
-            "data/models/electra",
-            f"models/electra_{size}",
-        ),
+        ("run.model_dir", "data/models/electra", f"models/electra_{size}"),
     ]
 
 

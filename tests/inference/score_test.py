@@ -23,8 +23,7 @@ def model_dir(tmp_path_factory):
 
 
 SCORED = ScoredText(
-    "A\x00b",
-    [ScoredToken("a", -1.5, 0, 1), ScoredToken("b", -0.5000004, 2, 3)],
+    "A\x00b", [ScoredToken("a", -1.5, 0, 1), ScoredToken("b", -0.5000004, 2, 3)]
 )
 
 

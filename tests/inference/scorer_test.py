@@ -160,9 +160,7 @@ def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
     )[:, 1:-1]
     np.testing.assert_allclose(scores, -energies, atol=1e-5)
     np.testing.assert_allclose(
-        [text.score for text in scored],
-        -np.sum(energies, axis=-1),
-        atol=1e-5,
+        [text.score for text in scored], -np.sum(energies, axis=-1), atol=1e-5
     )
     # The logit that was trained: log of noise to data, both as probabilities.
     cloze_logits = outputs["generator_outputs"]["cloze_logits"]
@@ -174,9 +172,7 @@ def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
     log_noise = math.log(MASK_PROB) + log_q
     log_data = math.log(1 - MASK_PROB) + scores
     np.testing.assert_allclose(
-        outputs["disc_output"].logits[:, 1:-1],
-        log_noise - log_data,
-        atol=1e-5,
+        outputs["disc_output"].logits[:, 1:-1], log_noise - log_data, atol=1e-5
     )
 
 

@@ -108,11 +108,7 @@ def test_all_tokens_mlm_mixes_copy_and_softmax():
     logits = tf.math.log([[[0.2, 0.8], [0.2, 0.8]]])
     copy_logits = tf.fill([1, 2], math.log(3.0))
     output = ablations.all_tokens_mlm_output(
-        logits,
-        copy_logits,
-        tf.constant([[1, 0]]),
-        unmasked,
-        tf.constant([[1]]),
+        logits, copy_logits, tf.constant([[1, 0]]), unmasked, tf.constant([[1]])
     )
     np.testing.assert_allclose(
         np.exp(-output.per_token_loss), [[0.75 + 0.25 * 0.8, 0.25 * 0.8]], 1e-5
@@ -157,11 +153,7 @@ def test_the_policy_gradient():
     reward = tf.constant([[-math.log(0.25)]])
     with tf.GradientTape() as tape:
         loss = losses.adversarial_loss(
-            logits,
-            tf.constant([[1]]),
-            reward,
-            baseline,
-            tf.constant([[1.0]]),
+            logits, tf.constant([[1]]), reward, baseline, tf.constant([[1.0]])
         )
     of_logits, of_baseline = tape.gradient(loss, [logits, baseline])
     # Descending raises the sample's logit: reward ln 4 minus baseline ln 2,
@@ -266,10 +258,7 @@ def test_a_frozen_generator_is_not_trained():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"discriminator_objective": "mlm"},
-            "one of replaced_token_detection",
-        ),
+        ({"discriminator_objective": "mlm"}, "one of replaced_token_detection"),
         (
             {
                 "discriminator_objective": "replace_mlm",

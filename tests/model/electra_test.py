@@ -96,9 +96,7 @@ def noise(config, batch_size, seed=0):
         return tf.constant(uniform, tf.float32)
 
     return masking.Noise(
-        draw(config.num_position_draws),
-        draw(num_slots),
-        draw(num_slots),
+        draw(config.num_position_draws), draw(num_slots), draw(num_slots)
     )
 
 
@@ -482,10 +480,7 @@ CONTINUES = np.arange(len(helpers.VOCAB)) >= 10
 def test_masks_whole_words():
     keras.utils.set_random_seed(0)
     config = helpers.electra_config(
-        ONE_LAYER,
-        whole_word_masking=True,
-        masked_token_prob=1.0,
-        mask_prob=0.5,
+        ONE_LAYER, whole_word_masking=True, masked_token_prob=1.0, mask_prob=0.5
     )
     model = ablations.make_model(config, SPECIAL, CONTINUES)
     #       [CLS] wa ##  wb wc ##  ##  [SEP]

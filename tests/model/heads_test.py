@@ -187,9 +187,7 @@ def test_question_answering_without_joint_prediction():
         joint_prediction=False, answerable_classifier=False
     )
     head = _built(
-        heads.QuestionAnsweringHead("t", 1, config),
-        start=[[1.0]],
-        end=[[2.0]],
+        heads.QuestionAnsweringHead("t", 1, config), start=[[1.0]], end=[[2.0]]
     )
     outputs = head({"sequence_output": HIDDEN}, QA_FEATURES)
     np.testing.assert_allclose(
@@ -212,11 +210,7 @@ def test_question_answering_beams_and_teaching():
     end = np.zeros((heads.QA_HIDDEN_SIZE, 1))
     end[0] = 0.01
     _built(
-        head,
-        start=[[1.0]],
-        qa_hidden=qa_hidden,
-        end=end,
-        answerable=[[3.0]],
+        head, start=[[1.0]], qa_hidden=qa_hidden, end=end, answerable=[[3.0]]
     )
     taught = head(
         {"sequence_output": HIDDEN}, QA_FEATURES, teacher_forcing=True

@@ -61,8 +61,7 @@ def test_windows_are_those_of_passages(stride, longest):
     found = zip(cut.text.numpy().tolist(), as_lists(cut), strict=True)
     assert list(found) == expected
     np.testing.assert_array_equal(
-        setting.counts(np.array(lengths) + 2),
-        np.bincount(cut.text.numpy()),
+        setting.counts(np.array(lengths) + 2), np.bincount(cut.text.numpy())
     )
 
 

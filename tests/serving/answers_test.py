@@ -11,11 +11,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.model.task_head import TaskHead
-from electra_tf.serving import (
-    answer_signatures,
-    exportable,
-    saved_model,
-)
+from electra_tf.serving import answer_signatures, exportable, saved_model
 from electra_tf.tasks import passages, question_answering
 from tests import helpers
 from tests.checkpoints import models
@@ -131,9 +127,7 @@ def test_answers_as_the_evaluation(loaded):
     texts = [" ".join(a.decode().split()) for a in answer["answer"]]
     assert texts == list(expected.texts.values())
     np.testing.assert_allclose(
-        answer["no_answer_score"],
-        list(expected.null_odds.values()),
-        atol=1e-5,
+        answer["no_answer_score"], list(expected.null_odds.values()), atol=1e-5
     )
     assert answer["answerable"].tolist() == [
         odds <= found.question_answering.qa_na_threshold

@@ -221,13 +221,7 @@ def test_versions(exported, tmp_path):
         str(tmp_path / "tmp-3"), str(tmp_path)
     )
     assert path == str(tmp_path / "8")
-    assert sorted(os.listdir(tmp_path)) == [
-        "1",
-        "7",
-        "8",
-        "notes",
-        "\u00b2",
-    ]
+    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes", "\u00b2"]
 
 
 def test_nothing_is_left_of_an_export_that_fails(

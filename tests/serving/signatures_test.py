@@ -253,10 +253,7 @@ def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
         saved_model.text_signatures.Classifier, "TOKENS_AT_ONCE", 3 * LENGTH
     )
     in_parts = saved_model.make_served_model(found).signatures()
-    request = {
-        "text": strings(TEXTS * 5),
-        "text_pair": strings(PAIRS * 5),
-    }
+    request = {"text": strings(TEXTS * 5), "text_pair": strings(PAIRS * 5)}
     np.testing.assert_allclose(
         in_parts["serving_default"](**request)["scores"],
         signatures["serving_default"](**request)["scores"],

@@ -58,12 +58,7 @@ def test_what_leaves_no_trace_is_counted(tokenizer):
     # long word, an emoji.
     text = b"un\x00a \xffe" + b" " + b"x" * 201 + "\U0001f600 e".encode()
     assert spans(tokenizer, text) == [
-        [
-            ("una", (0, 4)),
-            ("e", (5, 6)),
-            ("[UNK]", (7, 209)),
-            ("e", (210, 211)),
-        ]
+        [("una", (0, 4)), ("e", (5, 6)), ("[UNK]", (7, 209)), ("e", (210, 211))]
     ]
 
 

@@ -175,8 +175,7 @@ def test_settings_of_other_flags_stay(text_file, capsys, has_vocabulary):
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["{", "[]", '{"do_lower_case": true, "strip_accents": true}'],
+    "content", ["{", "[]", '{"do_lower_case": true, "strip_accents": true}']
 )
 def test_settings_of_another_origin_stay(text_file, capsys, content):
     path = text_file.parents[1] / "vocab.txt.json"

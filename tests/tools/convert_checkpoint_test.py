@@ -168,8 +168,7 @@ def test_the_flags_complete_a_vocabulary(tmp_path, capsys, no_peers):
 
 
 @pytest.mark.parametrize(
-    ("flags", "strip_accents"),
-    [([], True), (["--strip-accents=false"], False)],
+    ("flags", "strip_accents"), [([], True), (["--strip-accents=false"], False)]
 )
 def test_accents_follow_another_case(tmp_path, no_peers, flags, strip_accents):
     cased = dataclasses.replace(

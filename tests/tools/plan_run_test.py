@@ -54,9 +54,7 @@ def test_says_where_a_run_takes_fewer_steps(capsys):
 def test_an_open_dtype_is_settled(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        plan,
-        "this_cpu",
-        lambda precision: asked.append(precision) or A100,
+        plan, "this_cpu", lambda precision: asked.append(precision) or A100
     )
     flags = [f"--gin_file={SMALL}", "--hardware=this_cpu"]
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])

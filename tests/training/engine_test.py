@@ -67,13 +67,7 @@ def one_weight_engine(
             configs.OptimizerConfig(0.1, num_warmup_steps=0), 100
         )
         return engine_lib.Engine(
-            strategy,
-            model,
-            loss,
-            optimizer,
-            run,
-            batch_size,
-            dataset,
+            strategy, model, loss, optimizer, run, batch_size, dataset
         )
 
 
@@ -1039,10 +1033,7 @@ def test_slurm_says_who_the_workers_are(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("resolver", "variable"),
-    [
-        ("tf_config", "TF_CONFIG"),
-        ("slurm", "SLURM_PROCID"),
-    ],
+    [("tf_config", "TF_CONFIG"), ("slurm", "SLURM_PROCID")],
 )
 def test_refuses_a_cluster_that_nobody_describes(
     tmp_path, monkeypatch, resolver, variable

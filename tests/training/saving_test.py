@@ -117,9 +117,7 @@ def test_none_that_is_whole_is_refused(tmp_path):
     assert (tmp_path / "model.ckpt-8.index").exists()
 
 
-def test_a_run_that_was_killed_over_its_first_checkpoint_begins_anew(
-    tmp_path,
-):
+def test_a_run_that_was_killed_over_its_first_checkpoint_begins_anew(tmp_path):
     """TensorFlow opens the index by its name and writes it at the end."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
@@ -174,9 +172,7 @@ def test_a_state_that_was_not_saved_is_told(tmp_path, is_async):
         checkpoints.check_saved()
 
 
-def test_what_failed_before_does_not_keep_a_step_from_being_saved(
-    tmp_path,
-):
+def test_what_failed_before_does_not_keep_a_step_from_being_saved(tmp_path):
     """The error of a save in the background comes with the next one."""
     engine = engine_test.one_weight_engine(helpers.run_config(tmp_path))
     checkpoints = saving.Checkpoints(engine)

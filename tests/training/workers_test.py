@@ -133,10 +133,7 @@ def test_a_lost_worker_is_said_in_one_line():
 
 
 def test_workers_that_do_different_things_are_no_lost_ones():
-    with (
-        pytest.raises(errors.TrainingError) as caught,
-        workers.lost("model"),
-    ):
+    with pytest.raises(errors.TrainingError) as caught, workers.lost("model"):
         raise tf.errors.InternalError(
             None,
             None,

@@ -169,9 +169,7 @@ def reference_of(row):
 
 def load(row, *more_files, params=()):
     return gin_files.load(
-        configs.PretrainingConfig,
-        [path_of(row), *map(str, more_files)],
-        params,
+        configs.PretrainingConfig, [path_of(row), *map(str, more_files)], params
     )
 
 
@@ -343,8 +341,7 @@ def train(data, eager, tmp_path_factory):
         if repr(kind) not in runs:
             folder = str(tmp_path_factory.mktemp("run"))
             config = dataclasses.replace(
-                config,
-                run=dataclasses.replace(config.run, model_dir=folder),
+                config, run=dataclasses.replace(config.run, model_dir=folder)
             )
             keras.utils.set_random_seed(0)
             metrics = pretraining.pretrain(
