@@ -52,14 +52,6 @@ def test_positions_are_the_candidates_in_equal_shares():
     assert positions.numpy().tolist() == [[1, 1, 3, 3, 4, 4]]
 
 
-def test_positions_of_a_row_without_candidates_are_zero():
-    positions = masking.draw_positions(
-        constant([[False, False, False], [False, True, False]], tf.bool),
-        constant([[0.1, 0.9], [0.1, 0.9]], tf.float32),
-    )
-    assert positions.numpy().tolist() == [[0, 0], [1, 1]]
-
-
 def test_distinct_positions_have_candidates_first():
     positions = masking.draw_positions(
         constant([[False, True, True, False, True]], tf.bool),
@@ -73,24 +65,6 @@ def test_continues_a_word():
     vocab = ["[PAD]", "##", "play", "##ing", "#"]
     found = masking.continues_a_word(vocab)
     assert np.flatnonzero(found).tolist() == [1, 3]
-
-
-def draw_whole_words(candidate, continuation, uniform, wanted):
-    """The positions drawn in each row."""
-    positions, num_drawn = masking.draw_whole_words(
-        constant(np.array(candidate, bool), tf.bool),
-        constant(np.array(continuation, bool), tf.bool),
-        constant(uniform, tf.float32),
-        constant(wanted),
-    )
-    for row in positions.numpy():
-        assert sorted(row) == list(range(len(row)))
-    return [
-        row[:number].tolist()
-        for row, number in zip(
-            positions.numpy(), num_drawn.numpy(), strict=True
-        )
-    ]
 
 
 #          [CLS] a ##a ##a b c ##c [SEP] ##d e [SEP] [PAD]
@@ -115,19 +89,13 @@ def test_draw_whole_words(words_in_order, wanted, expected):
     uniform = [0.0] * 12  # Only the draw of a word's first token counts.
     for word, position in zip("abcde", (1, 4, 5, 8, 9), strict=True):
         uniform[position] = (1 + words_in_order.index(word)) / 10
-    drawn = draw_whole_words([CANDIDATE], [CONTINUES], [uniform], [wanted])
-    assert drawn == [expected]
-
-
-def test_draw_whole_words_of_rows_without_a_fitting_word():
-    drawn = draw_whole_words(
-        [[False] * 4, [True] * 4, [True] * 4],
-        [[False] * 4, [True] * 4, [False, True, True, False]],
-        [[0.1, 0.2, 0.3, 0.4]] * 3,
-        [2, 2, 2],
+    (positions,), (num_drawn,) = masking.draw_whole_words(
+        *(constant([CANDIDATE]) > 0, constant([CONTINUES]) > 0),
+        constant([uniform], tf.float32),
+        constant([wanted]),
     )
-    # Nothing to mask; one word of four; one of three and one of one token.
-    assert drawn == [[], [], [3]]
+    assert positions[:num_drawn].numpy().tolist() == expected
+    assert sorted(positions.numpy()) == list(range(12))
 
 
 def greedily(candidate, continues, uniform, wanted):

@@ -250,20 +250,6 @@ def test_refuses_an_output_folder_that_cannot_be(text_file, tmp_path, capsys):
         assert repr(name) in error
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--vocab-size=0", "a whole number of at least 1, received '0'"),
-        ("--num-unused=-1", "a whole number of at least 0, received '-1'"),
-        ("--character-coverage=2", "a number above 0 and up to 1, received '2"),
-    ],
-)
-def test_refuses_flags(flag, message, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        build_vocab.main(["--input", "x", "--vocab-file", "v", flag])
-    assert message in error_of(capsys)
-
-
 def test_no_vocabulary_is_left_without_its_settings(tmp_path):
     (tmp_path / "vocab.txt.json").mkdir()
     with pytest.raises(ValueError, match="Cannot write"):

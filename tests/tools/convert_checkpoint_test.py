@@ -304,17 +304,11 @@ def test_settings_of_the_original(tmp_path, pretrained, capsys):
     assert "--hparams is for checkpoints of the original. Received: " in err
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--output-format=onnx", "invalid choice: 'onnx'"),
-        ("--do-lower-case=yes", "expected true or false, received 'yes'"),
-    ],
-)
-def test_mistyped_flags(flag, message, capsys):
+def test_a_mistyped_flag(capsys):
     with pytest.raises(SystemExit, match="2"):
-        convert("a", "b", "original", flag)
-    assert message in capsys.readouterr().err
+        convert("a", "b", "original", "--do-lower-case=yes")
+    error = capsys.readouterr().err
+    assert "expected true or false, received 'yes'" in error
 
 
 def test_refuses_an_input_that_is_not_there(tmp_path, capsys):

@@ -90,9 +90,3 @@ def test_mistakes_end_in_one_line(flags, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_refuses_a_negative_micro_batch(capsys):
-    with pytest.raises(SystemExit):
-        plan_run.main([f"--gin_file={SMALL}", "--micro_batch_size=-4"])
-    assert "expected a whole number of at least 1" in capsys.readouterr().err

@@ -90,17 +90,6 @@ def test_the_update_by_hand():
     assert int(optimizer.iterations) == 2
 
 
-def test_the_first_update_under_warm_up_has_rate_0():
-    w = variable(1.0)
-    optimizer = make([w], num_warmup_steps=2)
-    optimizer.apply_summed(constants(0.6), [w])
-    assert float(w) == 1.0
-    assert float(optimizer.adam_m[0]) == pytest.approx(0.3)
-    optimizer.apply_summed(constants(0.3), [w])
-    # Rate 0.1 * 0.9 / 2.
-    assert float(w) == pytest.approx(1.0 - 0.045 * (0.75 + 0.25))
-
-
 def test_gradients_are_clipped_by_their_global_norm():
     a, b = variable(0.0), variable([0.0, 0.0])
     optimizer = make([a, b])
@@ -113,21 +102,6 @@ def test_gradients_are_clipped_by_their_global_norm():
     optimizer = make([a], clip_norm=2.0)
     optimizer.apply_summed(constants(1.5), [a])
     assert float(optimizer.adam_m[0]) == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_decayed"),
-    [
-        ("electra/embeddings/word_embeddings", True),
-        ("electra/encoder/layer_0/attention/self/query/kernel", True),
-        ("electra/encoder/layer_0/attention/self/query/bias", False),
-        ("electra/encoder/layer_0/output/LayerNorm/beta", False),
-        ("electra/encoder/layer_0/output/LayerNorm/gamma", False),
-        ("generator_predictions/output_bias", False),
-    ],
-)
-def test_what_is_decayed(name, is_decayed):
-    assert (optimization.NOT_DECAYED.search(name) is None) == is_decayed
 
 
 def test_decay_leaves_biases_and_layer_norm():
