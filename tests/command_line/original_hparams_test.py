@@ -22,16 +22,12 @@ from tests import helpers
 GIN = helpers.ROOT / "gin"
 TABLE_6 = {
     "small": {},
-    "base": {
-        **{"max_seq_length": 512, "learning_rate": 2e-4},
-        **{"embedding_size": 768, "generator_hidden_size": 0.33333},
-        **{"train_batch_size": 256, "num_train_steps": 766000},
-    },
-    "large": {
-        **{"max_seq_length": 512, "learning_rate": 2e-4},
-        **{"embedding_size": 1024, "mask_prob": 0.25},
-        **{"train_batch_size": 2048, "num_train_steps": 400000},
-    },
+    "base": {"max_seq_length": 512, "learning_rate": 2e-4}
+    | {"embedding_size": 768, "generator_hidden_size": 0.33333}
+    | {"train_batch_size": 256, "num_train_steps": 766000},
+    "large": {"max_seq_length": 512, "learning_rate": 2e-4}
+    | {"embedding_size": 1024, "mask_prob": 0.25}
+    | {"train_batch_size": 2048, "num_train_steps": 400000},
 }
 
 
