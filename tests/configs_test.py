@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import subprocess
-import sys
 
 import pytest
 
@@ -11,14 +9,9 @@ from electra_tf import configs, errors
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
-ENCODER = {
-    "vocab_size": 30522,
-    "hidden_size": 256,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 4,
-    "intermediate_size": 1024,
-    "embedding_size": 128,
-}
+ENCODER = {"vocab_size": 30522, "hidden_size": 256, "embedding_size": 128}
+ENCODER |= {"num_hidden_layers": 12, "num_attention_heads": 4}
+ENCODER |= {"intermediate_size": 1024}
 DATA = {"train_files": "*.tfrecord", "vocab_file": "vocab.txt"}
 FINETUNING_DATA = {
     "task_name": "cola",
@@ -82,10 +75,6 @@ def refusal(make, **changes):
     return str(caught.value).splitlines()[0]
 
 
-def test_a_config_error_is_a_value_error():
-    assert issubclass(errors.ConfigError, ValueError)
-
-
 @pytest.mark.parametrize(
     ("make", "name", "value", "expected"),
     [
@@ -113,6 +102,8 @@ ENCODER_SIZES = (
     *("intermediate_size", "embedding_size", "max_position_embeddings"),
     *("type_vocab_size", "initializer_range"),
 )
+NO_ELECTRA = {"electra_objective": False}
+ELECTRIC = NO_ELECTRA | {"electric_objective": True}
 TASKS = {"train_file": "", "dev_file": "", "data_dir": "glue"}
 # Each refused value, what its message names, and what it must be.
 REFUSED = [
@@ -173,24 +164,16 @@ REFUSED = [
     (model, {"gen_weight": -1.0}, "gen_weight must be 0 or more"),
     (model, {"max_seq_length": 6}, "mask_prob must leave a token to predict"),
     (model, {"max_seq_length": 513}, "must not exceed EncoderConfig.max_posi"),
+    (model, ELECTRIC | {"electra_objective": True}, "takes one objective"),
     (
         model,
-        {"electra_objective": True, "electric_objective": True},
-        "ElectraConfig takes one objective",
+        NO_ELECTRA | {"uniform_generator": True},
+        "needs electra_objective",
     ),
     (
         model,
-        {"electra_objective": False, "uniform_generator": True},
-        "uniform_generator needs electra_objective",
-    ),
-    (
-        model,
-        {
-            "electra_objective": False,
-            "electric_objective": True,
-            "untied_generator": False,
-        },
-        "two_tower_generator needs a discriminator and towers",
+        ELECTRIC | {"untied_generator": False},
+        "needs a discriminator and",
     ),
     (optimizer, {"lr_decay_power": -1.0}, "lr_decay_power must be 0 or"),
     (optimizer, {"embeddings_lr_scale": -1.0}, "scale must be 0 or more"),
@@ -270,11 +253,6 @@ REFUSED = [
             ("stop_at_step", "a run that is stopped goes on"),
         )
     ),
-    (
-        configs.QuestionAnsweringConfig,
-        {"answerable_weight": 10**400},
-        "answerable_weight must be float",
-    ),
 ]
 
 
@@ -284,16 +262,19 @@ def test_refuses(make, changes, rule):
     assert rule in message and "Received: " in message
 
 
-def test_the_shortest_sequences_with_a_token_to_predict():
+def test_what_follows_from_the_objective():
     assert model(max_seq_length=7).max_predictions_per_seq == 1
+    assert model(masked_token_prob=1).masked_token_prob == 1.0
+    electric = model(**ELECTRIC)
+    assert electric.two_tower_generator and electric.has_discriminator
+    assert model().has_discriminator
+    assert not model(electra_objective=False).has_discriminator
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.01])
 def test_a_warm_up_is_a_share_of_the_training(value):
-    assert refusal(optimizer, warmup_proportion=value) == (
-        "OptimizerConfig.warmup_proportion must be between 0 and 1. "
-        f"Received: warmup_proportion={value}"
-    )
+    message = refusal(optimizer, warmup_proportion=value)
+    assert "warmup_proportion must be between 0 and 1. Received: " in message
     assert optimizer(warmup_proportion=1.0).warmup_steps(1005) == 1005
 
 
@@ -304,31 +285,15 @@ def test_decays_that_are_none_are_taken_as_in_the_original():
 
 
 @pytest.mark.parametrize(
-    "shares", [{"generator_layers": 0.01}, {"generator_hidden_size": 0.001}]
+    ("shares", "line"),
+    [
+        ({"generator_layers": 0.01}, "its generator a layer and a width. Rece"),
+        ({"generator_hidden_size": 0.001}, "its generator a layer and a width"),
+        ({"generator_hidden_size": 0.66667}, "a width of 171 with 2 heads"),
+    ],
 )
-def test_refuses_a_generator_of_no_size(shares):
-    received = {"generator_layers": 1.0, "generator_hidden_size": 0.25} | shares
-    values = ", ".join(f"{name}={value}" for name, value in received.items())
-    found = refusal(lambda **changes: model(**changes).generator, **shares)
-    assert found == (
-        "ElectraConfig must leave its generator a layer and a width. "
-        f"Received: {values}"
-    )
-
-
-def test_all_masked_positions_may_become_mask_tokens():
-    assert model(masked_token_prob=1).masked_token_prob == 1.0
-
-
-def test_electric_has_two_towers():
-    electric = model(electra_objective=False, electric_objective=True)
-    assert electric.two_tower_generator
-    assert electric.has_discriminator
-
-
-def test_a_masked_language_model_has_no_discriminator():
-    assert model().has_discriminator
-    assert not model(electra_objective=False).has_discriminator
+def test_refuses_a_generator_of_no_size(shares, line):
+    assert line in refusal(lambda: model(**shares).generator)
 
 
 def test_the_longer_decay_counts():
@@ -339,9 +304,7 @@ def test_the_longer_decay_counts():
     assert optimizer().decay_steps(50) is None
     assert steps(decay_proportion=0.1) == 5
     assert steps(decay_proportion=0.1, num_decay_steps=6) == 6
-    with pytest.raises(
-        errors.ConfigError, match="exceed the training steps, 50"
-    ):
+    with pytest.raises(errors.ConfigError, match="the training steps, 50"):
         steps(num_decay_steps=51)
 
 
@@ -358,25 +321,15 @@ def test_a_list_may_be_one_value_or_text_with_commas():
     assert finetuning(learning_rates=[1e-4, 2]).learning_rates == (1e-4, 2.0)
 
 
-def test_takes_a_whole_float_for_an_int():
+def test_takes_whole_numbers_of_both_kinds():
     steps = run(num_train_steps=1e6).num_train_steps
-    assert steps == 1000000
-    assert isinstance(steps, int)
-
-
-def test_takes_an_int_for_a_float():
+    assert steps == 1000000 and isinstance(steps, int)
     rate = optimizer(learning_rate=1).learning_rate
-    assert rate == 1.0
-    assert isinstance(rate, float)
+    assert rate == 1.0 and isinstance(rate, float)
 
 
 def test_embeddings_are_as_wide_as_the_layers_by_default():
     assert encoder(embedding_size=None).embedding_size == 256
-
-
-def test_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        encoder().hidden_size = 128
 
 
 @pytest.mark.parametrize(
@@ -426,8 +379,7 @@ def test_generator_sizes_are_the_originals(recorded):
     if width % heads:
         # The original fails as it builds its attention.
         with pytest.raises(
-            errors.ConfigError,
-            match=f"a width of {width} with {heads} heads",
+            errors.ConfigError, match=f"a width of {width} with {heads} heads"
         ):
             _ = config.generator
         return
@@ -474,23 +426,6 @@ def test_fine_tuning_steps(num_examples, epochs, steps):
 
 
 def test_imports_no_tensorflow():
-    code = (
-        "import sys; from electra_tf import configs; "
-        "print('tensorflow' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert result.stdout == "False\n"
-
-
-def test_refuses_a_generator_that_its_heads_do_not_divide():
-    config = model(generator_hidden_size=0.66667)
-    assert config.generator_sizes["hidden_size"] == 171
-    with pytest.raises(errors.ConfigError) as caught:
-        _ = config.generator
-    assert str(caught.value) == (
-        "ElectraConfig.generator_hidden_size must lead to a width that its "
-        "heads, one for each 64, divide. Received: "
-        "generator_hidden_size=0.66667, which is a width of 171 with 2 heads"
-    )
+    code = "import sys; from electra_tf import configs; print(*sys.modules)"
+    modules = helpers.execute("-c", code).stdout.split()
+    assert "electra_tf.configs" in modules and "tensorflow" not in modules

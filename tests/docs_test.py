@@ -159,12 +159,3 @@ def test_the_tutorial_is_short_and_has_what_came_out():
     ]
     assert kinds.count("image/png") == 3
     assert "error" not in kinds
-
-
-def test_a_missing_file_is_noticed():
-    assert named_files("see `model/gone.py` and docs/gone.md, a/b.py") == {
-        "model/gone.py",
-        "docs/gone.md",
-    }
-    assert not is_there("model/gone.py", "README.md")
-    assert is_there("model/electra.py", "README.md")

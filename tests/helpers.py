@@ -241,12 +241,8 @@ def is_gone(found: weakref.ref) -> bool:
 def write_manifest(folder, shards, inputs=(), share="training", **flags):
     """The manifest of a build of the vocabulary `VOCAB`.
 
-    Args:
-      folder: Of the records.
-      shards: Name of a file there -> its examples.
-      inputs: Of a manifest.
-      share: Of the corpus.
-      **flags: Of `manifest.Build`.
+    `shards` are the names of files of the folder and their numbers of examples,
+    `inputs` those of a manifest, and `flags` those of `manifest.Build`.
     """
     from electra_tf.pretraining_data import manifest
     from electra_tf.text import vocabulary

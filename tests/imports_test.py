@@ -1,8 +1,6 @@
 """What must show before TensorFlow is imported, which takes seconds."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -30,12 +28,6 @@ print(json.dumps([n for n in ("tensorflow", "keras") if n in sys.modules]))
     ids=" ".join,
 )
 def test_no_tensorflow_yet(modules):
-    result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *modules],
-        cwd=helpers.ROOT,
-        env=helpers.environment(),
-        capture_output=True,
-        text=True,
-    )
+    result = helpers.execute("-c", _PROGRAM, *modules)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []

@@ -10,26 +10,13 @@ from electra_tf.command_line.original_settings import PRETRAINING
 def electra_config(settings: Mapping) -> configs.ElectraConfig:
     """The pre-training model that the original builds from its settings.
 
-    Settings of the run (batch size, paths, TPU) have no place in it and are
-    passed over.
-
-    Args:
-      settings: Of the original's pre-training; the original's defaults stand
-        in for what is not given.
-
-    Returns:
-      The model's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
+    The original's defaults stand in for what is not given. Settings of the run
+    (batch size, paths, TPU) have no place in it and are passed over.
     """
+    settings_ = original_settings.with_one_objective(settings)
     return configs.ElectraConfig(
         encoder=original_settings.encoder_config(settings),
-        **_fields(
-            "ElectraConfig",
-            original_settings.with_one_objective(settings),
-            PRETRAINING,
-        ),
+        **_fields("ElectraConfig", settings_, PRETRAINING),
     )
 
 
@@ -39,26 +26,14 @@ def optimizer_config(
 ) -> configs.OptimizerConfig:
     """The optimizer that the original builds from its settings.
 
-    Args:
-      settings: Of the original; its defaults stand in for what is not given.
-      hparams: `PRETRAINING` or `FINETUNING`.
-
-    Returns:
-      The optimizer's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
+    `hparams` are `PRETRAINING` or `FINETUNING`, whose defaults stand in for
+    what is not given.
     """
-    return configs.OptimizerConfig(
-        **_fields("OptimizerConfig", settings, hparams)
-    )
+    fields = _fields("OptimizerConfig", settings, hparams)
+    return configs.OptimizerConfig(**fields)
 
 
-def _fields(
-    owner: str,
-    settings: Mapping,
-    hparams: Mapping[str, original_settings.Hparam],
-):
+def _fields(owner: str, settings: Mapping, hparams: Mapping):
     """Field of a class -> value."""
     return {
         hparam.parameter.removeprefix(f"{owner}."): settings.get(

@@ -40,12 +40,7 @@ class _Checker(HTMLParser):
 
 
 def assert_whole(page: str, links: tuple[str, ...] = ()) -> None:
-    """Elements are closed, and nothing is loaded from elsewhere.
-
-    Args:
-      page: HTML.
-      links: Addresses of other pages.
-    """
+    """Elements are closed; nothing is loaded from elsewhere but by `links`."""
     checker = _Checker()
     checker.feed(page)
     assert checker.open == []

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import types
 import warnings
@@ -23,13 +24,16 @@ CONFIG = configs.PretrainingConfig(
     optimizer=configs.OptimizerConfig(1e-3),
     run=helpers.run_config("model", num_train_steps=10_000),
 )
-HEALTHY = {
-    "disc_recall": 0.4,
-    "disc_auc": 0.9,
-    "disc_accuracy": 0.95,
-    "sampled_masked_lm_accuracy": 0.5,
-    "replaced_rate": 0.07,
-}
+
+
+def changed(part, **changes):
+    """CONFIG with other fields of a part of it."""
+    other = dataclasses.replace(getattr(CONFIG, part), **changes)
+    return dataclasses.replace(CONFIG, **{part: other})
+
+
+HEALTHY = {"disc_recall": 0.4, "disc_auc": 0.9, "disc_accuracy": 0.95}
+HEALTHY |= {"sampled_masked_lm_accuracy": 0.5, "replaced_rate": 0.07}
 COLLAPSED = HEALTHY | {"disc_recall": 0.002, "disc_auc": 0.51}
 TOO_GOOD = HEALTHY | {"sampled_masked_lm_accuracy": 0.9, "replaced_rate": 0.01}
 
@@ -53,23 +57,33 @@ def test_has_nothing_to_say(step, metrics):
 
 
 def test_a_short_run_is_young_for_longer():
-    run = dataclasses.replace(CONFIG.run, num_train_steps=1000)
-    config = dataclasses.replace(CONFIG, run=run)
+    config = changed("run", num_train_steps=1000)
     assert pretraining.advice(config, 0.0, 499, COLLAPSED) == {}
     found = pretraining.advice(config, 0.0, 500, COLLAPSED)
     assert found.keys() == {"collapsed"}
 
 
-def test_names_a_collapsed_discriminator():
-    assert pretraining.advice(CONFIG, 0.0, 1000, COLLAPSED) == {
-        "collapsed": (
-            "the discriminator has collapsed to the majority class: it calls "
-            "every token original (disc_recall 0.002, disc_auc without padding "
-            "0.51), so its accuracy of 0.95 means nothing. Try a lower "
-            "OptimizerConfig.learning_rate, a longer warm-up, or more weight "
-            "on it (ElectraConfig.disc_weight=50)"
-        )
-    }
+@pytest.mark.parametrize(
+    ("metrics", "name", "line"),
+    [
+        (
+            COLLAPSED,
+            *("collapsed", r"auc without padding 0.51\), so its accuracy of "),
+        ),
+        (
+            TOO_GOOD,
+            *("generator_too_good", "90 % of its samples .* 1.0 % of all tok"),
+        ),
+        (
+            HEALTHY | {"skipped_steps": 101},
+            *("skipped_steps", "101 of 1000 steps were not taken, as"),
+        ),
+    ],
+)
+def test_names_a_collapsed_discriminator(metrics, name, line):
+    """Or a generator that is too good, or steps that were not taken."""
+    found = pretraining.advice(CONFIG, 0.0, 1000, metrics)
+    assert list(found) == [name] and re.search(line, found[name])
 
 
 @pytest.mark.parametrize(("auc", "is_said"), [(0.69, True), (0.85, False)])
@@ -82,28 +96,6 @@ def test_padding_hides_no_collapse(auc, is_said):
     found = pretraining.advice(CONFIG, 0.4, 1000, metrics)
     assert ("disc_auc without padding 0.38" in str(found)) == is_said
     assert bool(found) == is_said
-
-
-def test_names_a_generator_that_is_too_good():
-    assert pretraining.advice(CONFIG, 0.0, 1000, TOO_GOOD) == {
-        "generator_too_good": (
-            "the generator is too good too early: 90 % of its samples are the "
-            "true token, so only 1.0 % of all tokens are replaced and the "
-            "discriminator has little to learn from. Try a smaller "
-            "ElectraConfig.generator_hidden_size (0.5) or more text: the same "
-            "examples may come too often"
-        )
-    }
-
-
-def test_names_many_skipped_steps():
-    found = pretraining.advice(
-        CONFIG, 0.0, 1000, HEALTHY | {"skipped_steps": 101}
-    )
-    assert found["skipped_steps"].startswith(
-        "101 of 1000 steps were not taken, as their float16 gradients were not "
-        "finite."
-    )
 
 
 MODEL = types.SimpleNamespace(trainable_variables=[])
@@ -127,23 +119,19 @@ def notices(config, train_data, heldout_data=None):
     return "\n".join(str(warning.message) for warning in caught)
 
 
-def test_says_that_a_file_is_there_twice(tmp_path):
-    for name, numbers in (("a", range(4)), ("b", range(4)), ("c", range(3))):
-        helpers.write_tfrecords(
-            tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
-        )
+def test_says_that_a_file_is_there_twice(train_data, tmp_path):
+    helpers.write_tfrecords(
+        tmp_path / "b.tfrecord", [helpers.row(n) for n in range(4)]
+    )
     data = batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
-    assert (
-        "1 file(s) of examples are another one once more, such as "
-        f"{tmp_path}/b.tfrecord, which is {tmp_path}/a.tfrecord"
-    ) in notices(CONFIG, data)
+    line = f"such as {tmp_path}/b.tfrecord, which is {tmp_path}/a.tfrecord"
+    assert line in notices(CONFIG, data)
 
 
 def test_says_that_there_is_nothing_to_evaluate_on(train_data):
-    run = dataclasses.replace(CONFIG.run, eval_steps=100)
-    config = dataclasses.replace(CONFIG, run=run)
     assert notices(CONFIG, train_data) == ""
-    assert "eval_steps=100 evaluates nothing" in notices(config, train_data)
+    lines = notices(changed("run", eval_steps=100), train_data)
+    assert "eval_steps=100 evaluates nothing" in lines
 
 
 def test_says_what_is_held_out_of_nothing(train_data):
@@ -185,20 +173,12 @@ def test_says_which_lengths_contradict_each_other(train_data):
         schedule=configs.WARMUP_STABLE_DECAY,
         num_decay_steps=4,
     )
-    for num_train_steps, is_short in ((8, True), (9, False)):
-        run = dataclasses.replace(
-            CONFIG.run, num_train_steps=num_train_steps, stop_at_step=9
-        )
-        config = dataclasses.replace(CONFIG, run=run, optimizer=optimizer)
+    for steps, is_short in ((8, True), (9, False)):
+        config = changed("run", num_train_steps=steps, stop_at_step=9)
+        config = dataclasses.replace(config, optimizer=optimizer)
         lines = notices(config, train_data)
         assert ("before the warm-up of 5 steps ends" in lines) == is_short
         assert ("stop_at_step=9 is behind the last" in lines) == is_short
-
-
-def other_vocabulary(folder):
-    path = folder / "other_vocab.txt"
-    path.write_text("\n".join(reversed(helpers.VOCAB)))
-    return str(path)
 
 
 def test_says_what_the_manifests_know_better(tmp_path, train_data):
@@ -208,9 +188,9 @@ def test_says_what_the_manifests_know_better(tmp_path, train_data):
     folder.mkdir()
     helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(9)])
     helpers.write_manifest(folder, {"a.tfrecord": 2})
-    vocab_file = other_vocabulary(tmp_path)
-    data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
-    config = dataclasses.replace(CONFIG, data=data)
+    other = tmp_path / "other_vocab.txt"
+    other.write_text("\n".join(reversed(helpers.VOCAB)))
+    config = changed("data", vocab_file=str(other))
     lines = notices(config, train_data)
     assert "expected 7 examples" in lines
     assert "d.tfrecord, as manifest.json says: it is missing" in lines
@@ -229,13 +209,9 @@ def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
         tmp_path / "part" / "pretrain_data.tfrecord-0-of-9", [helpers.row(1)]
     )
     files = {"train_files": f"{tmp_path}/c.tfrecord"}
-    data = dataclasses.replace(
-        CONFIG.data,
-        vocab_file=helpers.write_vocab(tmp_path),
-        eval_batch_size=1,
-        **files | {which: f"{tmp_path}/part"},
-    )
-    config = dataclasses.replace(CONFIG, data=data)
+    files |= {which: f"{tmp_path}/part"}
+    vocab_file = helpers.write_vocab(tmp_path)
+    config = changed("data", vocab_file=vocab_file, eval_batch_size=1, **files)
     with pytest.raises(errors.DataError, match="as unfinished-build-0ab says"):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
@@ -244,12 +220,8 @@ def test_padding_alone_is_not_trained_on(tmp_path):
     row = helpers.row(1)
     row["input_mask"] = [0] * len(row["input_mask"])
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", [row] * 4)
-    data = dataclasses.replace(
-        CONFIG.data,
-        train_files=path,
-        vocab_file=helpers.write_vocab(tmp_path),
-    )
-    config = dataclasses.replace(CONFIG, data=data)
+    vocab_file = helpers.write_vocab(tmp_path)
+    config = changed("data", train_files=path, vocab_file=vocab_file)
     with pytest.raises(errors.DataError, match="padding alone"):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
@@ -266,18 +238,15 @@ def test_padding_alone_is_not_trained_on(tmp_path):
 def test_the_host_of_a_tpu_with_a_name_makes_the_batches(
     tmp_path, train_data, strategy, tpu, expected
 ):
-    data = dataclasses.replace(
-        CONFIG.data,
-        train_files=f"{tmp_path}/*.tfrecord",
-        heldout_files=f"{tmp_path}/*.tfrecord",
-        eval_batch_size=2,
-        vocab_file=helpers.write_vocab(tmp_path),
+    files = dict.fromkeys(
+        ("train_files", "heldout_files"), f"{tmp_path}/*.tfrecord"
     )
+    vocab_file = helpers.write_vocab(tmp_path)
+    config = changed("data", eval_batch_size=2, vocab_file=vocab_file, **files)
     run = helpers.run_config(
         tmp_path / "model", distribution_strategy=strategy, tpu=tpu
     )
-    config = dataclasses.replace(CONFIG, data=data, run=run)
-    inputs = pretraining._read_inputs(config)
+    inputs = pretraining._read_inputs(dataclasses.replace(config, run=run))
     assert inputs.train_data.in_graph == expected
     assert inputs.heldout_data.in_graph == expected
 
@@ -286,30 +255,24 @@ def test_the_host_of_a_tpu_with_a_name_makes_the_batches(
 def test_a_signal_ends_the_last_evaluation(
     tmp_path, train_data, number, capsys
 ):
-    run = helpers.run_config(tmp_path / "model", num_train_steps=2)
+    model_dir = tmp_path / "model"
+    run = helpers.run_config(model_dir, num_train_steps=2)
     engine = engine_test.one_weight_engine(run)
     engine.model.live_metrics = ("total_loss",)
-    model = "model.ckpt-2.index"
 
     def heldout(*args):
-        assert (tmp_path / "model" / model).exists()
+        assert (model_dir / "model.ckpt-2.index").exists()
         os.kill(os.getpid(), number)
         return engine_test.numbers_dataset(*args)
 
-    inputs = types.SimpleNamespace(
-        train_data=train_data,
-        heldout_data=types.SimpleNamespace(dataset=heldout),
-        num_eval_steps=3,
-    )
+    heldout_data = types.SimpleNamespace(dataset=heldout)
+    inputs = pretraining._Inputs(None, train_data, heldout_data, 3)
     before = signal.getsignal(number)
-    (tmp_path / "model").mkdir()
-    with pytest.raises(errors.Stopped) as caught:
-        pretraining._train(dataclasses.replace(CONFIG, run=run), inputs, engine)
+    model_dir.mkdir()
     name = signal.Signals(number).name
-    assert str(caught.value) == (
-        f"{name} in the last evaluation: all steps are saved in "
-        f"{tmp_path}/model; run again to evaluate"
-    )
+    line = f"^{name} in the last evaluation: all steps are saved in {model_dir}"
+    with pytest.raises(errors.Stopped, match=line):
+        pretraining._train(dataclasses.replace(CONFIG, run=run), inputs, engine)
     assert f"{name}: leaving after this batch (" in capsys.readouterr().err
     assert signal.getsignal(number) is before
 
@@ -340,11 +303,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path):
     # The same, with a break without any.
     assert [begin("b"), begin(None), begin("b")] == ["", "", ""]
     assert not log.is_best(6, "total_loss", 2.5, kept=3)
-    assert begin("c") == (
-        "the held-out examples are others than before: from the next "
-        "evaluation on, those so far are 'heldout_before' in metrics.jsonl, "
-        "and best/ begins anew"
-    )
+    assert "those so far are 'heldout_before' in metrics.jsonl" in begin("c")
     # It was a mistake, and came to no evaluation.
     assert begin("b") == ""
     assert splits() == ["train", "heldout"]
@@ -376,23 +335,14 @@ def test_how_text_was_treated_is_of_this_run(tmp_path):
     assert note(None) is True
 
 
-@pytest.mark.parametrize("decay", [0.8, 1.5, None])
-def test_pre_training_has_one_rate(decay):
-    optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)
-    with pytest.raises(errors.ConfigError) as caught:
-        pretraining.pretrain(
-            dataclasses.replace(CONFIG, optimizer=optimizer), lambda: None
-        )
-    assert str(caught.value) == (
-        "OptimizerConfig.layerwise_lr_decay must be 0 or 1, one rate, in "
-        f"pre-training. Received: layerwise_lr_decay={decay}"
-    )
-
-
-@pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
-def test_takes_the_ways_to_say_one_rate(decay):
-    optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)
-    optimization.refuse_layerwise_rates(optimizer)
+def test_pre_training_has_one_rate():
+    for decay in (0.8, 1.5, None):
+        config = changed("optimizer", layerwise_lr_decay=decay)
+        with pytest.raises(errors.ConfigError, match=f"lr_decay={decay}$"):
+            pretraining.pretrain(config, lambda: None)
+    for decay in (0.0, 1.0, -1.0):
+        config = changed("optimizer", layerwise_lr_decay=decay)
+        optimization.refuse_layerwise_rates(config.optimizer)
 
 
 def test_refuses_to_go_on_with_other_tokens(tmp_path):
@@ -404,13 +354,9 @@ def test_refuses_to_go_on_with_other_tokens(tmp_path):
     pretraining._refuse_other_vocabulary(str(tmp_path), other)
     (tmp_path / "model.ckpt-3.index").touch()
     pretraining._refuse_other_vocabulary(str(tmp_path), learned)
-    with pytest.raises(errors.ConfigError) as caught:
+    line = f"the model in {tmp_path} has learned, its vocab.txt. Received: an"
+    with pytest.raises(errors.ConfigError, match=line):
         pretraining._refuse_other_vocabulary(str(tmp_path), other)
-    assert str(caught.value) == (
-        f"Expected the vocabulary that the model in {tmp_path} has learned, "
-        "its vocab.txt. Received: another one as "
-        "PretrainingDataConfig.vocab_file"
-    )
 
 
 @pytest.mark.parametrize(
@@ -429,23 +375,23 @@ def test_refuses_to_go_on_with_other_tokens(tmp_path):
 def test_the_treatment_of_text_travels_with_the_model(
     tmp_path, beside_the_vocabulary, beside_the_records, expected
 ):
-    names = ("do_lower_case", "strip_accents")
+    def named(flags):
+        names = ("do_lower_case", "strip_accents")
+        return dict(zip(names, flags, strict=True))
+
     vocab_file = helpers.write_vocab(tmp_path)
     if beside_the_vocabulary:
-        settings = dict(zip(names, beside_the_vocabulary, strict=True))
-        (tmp_path / "vocab.txt.json").write_text(json.dumps(settings))
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        helpers.write_tfrecords(
-            tmp_path / folder / "x.tfrecord", [helpers.row(1)]
-        )
+        settings = json.dumps(named(beside_the_vocabulary))
+        (tmp_path / "vocab.txt.json").write_text(settings)
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        helpers.write_tfrecords(folder / "x.tfrecord", [helpers.row(1)])
     for folder, flags in zip("ab", beside_the_records or (), strict=False):
-        named = dict(zip(names, flags, strict=True))
-        helpers.write_manifest(tmp_path / folder, {"x.tfrecord": 1}, **named)
+        counts = {"x.tfrecord": 1}
+        helpers.write_manifest(tmp_path / folder, counts, **named(flags))
     data = configs.PretrainingDataConfig(f"{tmp_path}/*/*.tfrecord", vocab_file)
-    config = dataclasses.replace(
-        CONFIG, data=data, run=helpers.run_config(tmp_path / "model")
-    )
+    run = helpers.run_config(tmp_path / "model")
+    config = dataclasses.replace(CONFIG, data=data, run=run)
     found = pretraining._read_inputs(config).vocab
     assert (found.do_lower_case, found.strip_accents) == expected
     vocabulary.write(found, str(tmp_path / "a"))

@@ -20,21 +20,12 @@ from tests import helpers
 
 # What a run imports of others, and no more: a module of the package may be
 # another one tomorrow.
-PRELOADED = (
-    "tensorflow",
-    "tensorflow_text",
-    "keras",
-)
+PRELOADED = ("tensorflow", "tensorflow_text", "keras")
 _SECONDS_BETWEEN_LOOKS = 0.01
 
 
 class Process:
-    """A command that was started; what subprocess.Popen is, as far as needed.
-
-    Attributes:
-      pid: Of the process.
-      returncode: None until it is known to have ended.
-    """
+    """A command that was started, with what is needed of subprocess.Popen."""
 
     def __init__(self, stove: "Stove", pid: int, files):
         self.pid = pid
@@ -75,25 +66,14 @@ class Stove:
         self._exit_codes: dict[int, int] = {}
 
     def start(self, *args: str, cwd=helpers.ROOT, env=None) -> Process:
-        """Starts a Python command: "-m" and a module, or a script.
-
-        Args:
-          *args: As for `helpers.start`.
-          cwd: Its folder.
-          env: Its environment.
-        """
+        """Starts a Python command: "-m" and a module, or a script."""
         files = [
             tempfile.NamedTemporaryFile("r+", encoding="utf-8")  # noqa: SIM115
             for _ in range(2)
         ]
-        self._ask(
-            {
-                "args": list(map(str, args)),
-                "cwd": str(cwd),
-                "env": env or helpers.environment(),
-                "outputs": [file.name for file in files],
-            }
-        )
+        request = {"args": list(map(str, args)), "cwd": str(cwd)}
+        request["env"] = env or helpers.environment()
+        self._ask(request | {"outputs": [file.name for file in files]})
         pid = None
         while pid is None:
             pid = self._listen()

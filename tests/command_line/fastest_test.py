@@ -76,22 +76,16 @@ def test_what_is_given_stays(machine):
     assert parts_and_threads(run_config(num_intra_op_threads=3), 32) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_other_devices_and_xla_have_their_own_ways(machine):
+    for changes in (
         {"num_gpus": 1},
         {"distribution_strategy": "multi_worker_mirrored"},
         {"jit_compile": True},
-    ],
-)
-def test_other_devices_and_xla_have_their_own_ways(machine, changes):
-    run = run_config(**changes)
-    assert fastest.settle(run, 32, LARGE) == (run, "")
-
-
-def test_nothing_is_cut_where_no_batch_is_known(machine):
-    run = run_config()
-    assert fastest.settle(run) == (run, "")
+    ):
+        run = run_config(**changes)
+        assert fastest.settle(run, 32, LARGE) == (run, "")
+    # Nothing is cut where no batch is known.
+    assert fastest.settle(run_config()) == (run_config(), "")
 
 
 @pytest.mark.parametrize(
@@ -112,32 +106,22 @@ def test_auto_is_what_the_processor_multiplies(
     assert reason in said
 
 
-def test_auto_of_small_steps_is_float32(machine):
+def test_auto_of_other_machines_and_steps(machine, monkeypatch):
     machine(flags="avx512_bf16")
     run = run_config(dtype_policy="auto")
+    # Small steps, then large ones.
     assert fastest.settle(run, 32, 2e9)[0].dtype_policy == "float32"
     assert fastest.settle(run, 32, 2e10)[0].dtype_policy == "mixed_bfloat16"
-
-
-def test_auto_without_linux(machine, monkeypatch):
-    monkeypatch.setattr(fastest, "_CPU_INFO", "/nowhere/cpuinfo")
-    assert fastest.dtype_policy(run_config())[0] == "float32"
-
-
-def test_auto_on_accelerators(machine):
-    machine(flags="avx512_bf16")
     tpu = run_config(distribution_strategy="tpu")
     assert fastest.dtype_policy(tpu)[0] == "mixed_bfloat16"
-    # There is none here.
+    # There is no GPU here.
     assert fastest.dtype_policy(run_config(num_gpus=1))[0] == "float32"
-
-
-def test_workers_have_one_dtype(machine):
-    run = run_config(
-        dtype_policy="auto", distribution_strategy="multi_worker_mirrored"
-    )
+    # Nor is there Linux.
+    monkeypatch.setattr(fastest, "_CPU_INFO", "/nowhere/cpuinfo")
+    assert fastest.dtype_policy(run_config())[0] == "float32"
+    workers = {"distribution_strategy": "multi_worker_mirrored"}
     with pytest.raises(errors.ConfigError, match="all workers have.*'auto'"):
-        fastest.settle(run)
+        fastest.settle(run_config(dtype_policy="auto", **workers))
 
 
 def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
@@ -147,13 +131,10 @@ def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
 
 
 def test_cores_are_no_reason_where_threads_are_given(machine):
-    run = run_config(
-        num_parallel_parts=1, num_intra_op_threads=1, dtype_policy="auto"
-    )
-    assert fastest.settle(run, 32, LARGE)[1] == (
-        "chosen: RunConfig.dtype_policy='float32' (this CPU does not multiply "
-        "bfloat16)"
-    )
+    given = {"num_parallel_parts": 1, "num_intra_op_threads": 1}
+    run = run_config(dtype_policy="auto", **given)
+    _, said = fastest.settle(run, 32, LARGE)
+    assert said.endswith("='float32' (this CPU does not multiply bfloat16)")
 
 
 def test_what_a_run_began_with_goes_first(machine):
@@ -164,12 +145,8 @@ def test_what_a_run_began_with_goes_first(machine):
     run = run_config(dtype_policy="auto")
     settled, said = fastest.settle(run, 32, LARGE, before)
     assert settled.dtype_policy == "float32"
-    assert settled.num_parallel_parts == 2
-    assert settled.num_intra_op_threads == 2
-    assert said == (
-        "chosen: RunConfig.dtype_policy='float32', RunConfig."
-        "num_parallel_parts=2, RunConfig.num_intra_op_threads=2 (4 cores)"
-    )
+    assert settled.num_parallel_parts == settled.num_intra_op_threads == 2
+    assert said.endswith("RunConfig.num_intra_op_threads=2 (4 cores)")
 
 
 @pytest.fixture

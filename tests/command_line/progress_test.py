@@ -21,9 +21,10 @@ def clock(monkeypatch):
     return now
 
 
-def stderr(monkeypatch, stream):
+def train(monkeypatch, stream, total=10):
+    """What is written to a stream, and a line of progress on it."""
     monkeypatch.setattr(progress.sys, "stderr", stream)
-    return stream
+    return stream, progress.Progress("training", total, "step")
 
 
 @pytest.mark.parametrize(
@@ -36,38 +37,28 @@ def test_format_seconds(seconds, text):
 
 def test_format_metrics():
     assert progress.format_metrics({}) == ""
-    assert (
-        progress.format_metrics({"loss": 1.23456, "examples/s": 12345.6})
-        == "loss 1.235  examples/s 12346"
-    )
+    found = progress.format_metrics({"loss": 1.23456, "examples/s": 12345.6})
+    assert found == "loss 1.235  examples/s 12346"
 
 
 def test_a_terminal_line_is_redrawn(monkeypatch, clock):
-    out = stderr(monkeypatch, Terminal())
-    live = progress.Progress("training", 10, "step")
+    out, live = train(monkeypatch, Terminal())
     clock[0] += 6
     live.update(2, "loss 0.5")
     clock[0] += 2
     live.update(4, "loss 0.25")
     live.close()
+    live.note("held-out at step 5")
     assert out.getvalue() == (
         # 3 s a step, 8 steps to go; then 2 s a step, 6 to go.
         "\r\x1b[Ktraining step 2/10 | loss 0.5 | ETA 0:24"
         "\r\x1b[Ktraining step 4/10 | loss 0.25 | ETA 0:12"
-        "\n"
+        "\n\r\x1b[Kheld-out at step 5\n"
     )
 
 
-def test_a_note_stays_above_the_live_line(monkeypatch, clock):
-    out = stderr(monkeypatch, Terminal())
-    live = progress.Progress("training", 10, "step")
-    live.note("held-out at step 5")
-    assert out.getvalue() == "\r\x1b[Kheld-out at step 5\n"
-
-
 def test_a_file_gets_a_line_every_ten_seconds(monkeypatch, clock):
-    out = stderr(monkeypatch, io.StringIO())
-    live = progress.Progress("training", 100, "step")
+    out, live = train(monkeypatch, io.StringIO(), 100)
     for step in (1, 2, 3, 4):
         clock[0] += 4
         live.update(step)
@@ -81,8 +72,7 @@ def test_a_file_gets_a_line_every_ten_seconds(monkeypatch, clock):
 
 
 def test_the_last_state_is_shown_in_the_end(monkeypatch, clock):
-    out = stderr(monkeypatch, io.StringIO())
-    live = progress.Progress("training", 2, "step")
+    out, live = train(monkeypatch, io.StringIO(), 2)
     clock[0] += 1
     live.update(1)
     live.update(2)
@@ -94,8 +84,7 @@ def test_the_last_state_is_shown_in_the_end(monkeypatch, clock):
 
 
 def test_what_was_done_before_does_not_count_for_the_rate(monkeypatch, clock):
-    out = stderr(monkeypatch, io.StringIO())
-    live = progress.Progress("training", 100, "step")
+    out, live = train(monkeypatch, io.StringIO(), 100)
     live.start(90)
     clock[0] += 10
     live.update(90)
@@ -106,18 +95,14 @@ def test_what_was_done_before_does_not_count_for_the_rate(monkeypatch, clock):
         # 20 s for 5 steps, 5 to go.
         "training step 95/100 | ETA 0:20",
     ]
-
-
-def test_what_is_done_at_once_takes_no_time(monkeypatch, clock):
-    out = stderr(monkeypatch, io.StringIO())
-    live = progress.Progress("training", 5, "step")
+    out, live = train(monkeypatch, io.StringIO(), 5)
     live.start(5)
     live.update(5)
     assert out.getvalue() == "training step 5/5 | ETA 0:00\n"
 
 
 def test_without_a_unit_the_share_is_shown(monkeypatch, clock):
-    out = stderr(monkeypatch, io.StringIO())
+    out, _ = train(monkeypatch, io.StringIO())
     live = progress.Progress("reading", 200)
     clock[0] += 4
     live.update(50, "3 of 7 files")
@@ -126,7 +111,7 @@ def test_without_a_unit_the_share_is_shown(monkeypatch, clock):
 
 
 def test_a_terminal_shows_ten_states_a_second_and_the_last(monkeypatch, clock):
-    out = stderr(monkeypatch, Terminal())
+    out, _ = train(monkeypatch, Terminal())
     live = progress.LiveLine()
     for text in "abc":
         live.show(text)
@@ -137,16 +122,10 @@ def test_a_terminal_shows_ten_states_a_second_and_the_last(monkeypatch, clock):
 
 
 def test_a_line_longer_than_the_terminal_is_cut(monkeypatch, clock):
-    out = stderr(monkeypatch, Terminal())
+    out, unused = train(monkeypatch, Terminal())
+    unused.close()  # Nothing is written where nothing was done.
     monkeypatch.setattr(out, "fileno", lambda: 2, raising=False)
-    monkeypatch.setattr(
-        progress.os, "get_terminal_size", lambda fd: os.terminal_size((5, 24))
-    )
+    size = os.terminal_size((5, 24))
+    monkeypatch.setattr(progress.os, "get_terminal_size", lambda fd: size)
     progress.LiveLine().show("abcdefg")
     assert out.getvalue() == "\r\x1b[Kabcd"
-
-
-def test_nothing_is_written_where_nothing_was_done(monkeypatch, clock):
-    out = stderr(monkeypatch, Terminal())
-    progress.Progress("training", 10, "step").close()
-    assert out.getvalue() == ""

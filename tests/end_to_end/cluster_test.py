@@ -14,11 +14,7 @@ from tests.end_to_end import resume_test
 
 NUM_KILLS = resume_test.NUM_KILLS
 NUM_TRAIN_STEPS = 20 * NUM_KILLS
-FLAGS = (
-    "-m",
-    "electra_tf.run_pretraining",
-    "--gin_file=run.gin",
-)
+FLAGS = ("-m", "electra_tf.run_pretraining", "--gin_file=run.gin")
 ON_TWO = "--distribution_strategy=multi_worker_mirrored"
 GIN = (
     resume_test.GIN

@@ -72,32 +72,20 @@ RunConfig.num_parallel_parts = 1
 RunConfig.num_intra_op_threads = 1
 """
 _FINETUNING = (
-    "--init_checkpoint=straight",
-    "--train_file=train.tsv",
-    "--dev_file=dev.tsv",
-    "--vocab_file=vocab.txt",
-    "--has_header=True",
-    "--text_columns=text",
-    "--label_column=label",
-    "--task_type=classification",
-    "--max_seq_length=32",
-    "--num_trials=2",
-    "--num_train_epochs=3",
-    "--learning_rate=1e-3",
-    *(
-        f"--gin_param={binding}"
-        for binding in (
-            "FinetuningDataConfig.train_batch_size = 8",
-            "FinetuningDataConfig.eval_batch_size = 8",
-            "FinetuningConfig.dropout = 0.1",
-            "OptimizerConfig.layerwise_lr_decay = 0.8",
-            "OptimizerConfig.warmup_proportion = 0.1",
-            "RunConfig.seed = 7",
-            "RunConfig.dtype_policy = 'float32'",
-            "RunConfig.num_parallel_parts = 1",
-            "RunConfig.num_intra_op_threads = 1",
-        )
-    ),
+    *("--init_checkpoint=straight", "--train_file=train.tsv"),
+    *("--dev_file=dev.tsv", "--vocab_file=vocab.txt", "--has_header=True"),
+    *("--text_columns=text", "--label_column=label"),
+    *("--task_type=classification", "--max_seq_length=32", "--num_trials=2"),
+    *("--num_train_epochs=3", "--learning_rate=1e-3"),
+    "--gin_param=FinetuningDataConfig.train_batch_size = 8",
+    "--gin_param=FinetuningDataConfig.eval_batch_size = 8",
+    "--gin_param=FinetuningConfig.dropout = 0.1",
+    "--gin_param=OptimizerConfig.layerwise_lr_decay = 0.8",
+    "--gin_param=OptimizerConfig.warmup_proportion = 0.1",
+    "--gin_param=RunConfig.seed = 7",
+    "--gin_param=RunConfig.dtype_policy = 'float32'",
+    "--gin_param=RunConfig.num_parallel_parts = 1",
+    "--gin_param=RunConfig.num_intra_op_threads = 1",
 )
 
 
@@ -194,17 +182,11 @@ def _end(*processes: subprocess.Popen) -> None:
 
 def _build(folder: pathlib.Path, num_processes: int) -> subprocess.Popen:
     return _start(
-        folder,
-        f"{_root()}/tools/build_pretraining_dataset.py",
-        "--corpus-dir=corpus",
-        "--vocab-file=vocab.txt",
-        f"--output-dir=records_{num_processes}",
-        f"--num-processes={num_processes}",
-        "--max-seq-length=32",
-        "--num-out-files=3",
-        "--lower-case",
-        "--strip-accents",
-        "--seed=5",
+        *(folder, f"{_root()}/tools/build_pretraining_dataset.py"),
+        *("--corpus-dir=corpus", "--vocab-file=vocab.txt", "--seed=5"),
+        *(f"--output-dir=records_{num_processes}", "--num-out-files=3"),
+        *(f"--num-processes={num_processes}", "--max-seq-length=32"),
+        *("--lower-case", "--strip-accents"),
     )
 
 
@@ -244,12 +226,9 @@ def _pretrain_killed(folder: pathlib.Path, name: str) -> None:
 
 def _convert(folder: pathlib.Path, source: str, target: str, format: str):
     return _start(
-        folder,
-        f"{_root()}/tools/convert_checkpoint.py",
-        f"--input={source}",
-        f"--output={target}",
-        f"--output-format={format}",
-        "--no-verify",
+        *(folder, f"{_root()}/tools/convert_checkpoint.py"),
+        *(f"--input={source}", f"--output={target}"),
+        *(f"--output-format={format}", "--no-verify"),
     )
 
 

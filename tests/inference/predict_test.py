@@ -84,26 +84,13 @@ def answers(capsys):
 def test_pairs_with_their_labels(exported, capsys):
     flags = [f"--saved_model={exported}", "--batch-size=2"]
     assert predict.main([*flags, "aaa\tb", "\tbb", "\u00e9\t\u00e9\u00e9"]) == 0
-    assert answers(capsys) == [
-        {
-            "text": "aaa",
-            "text_pair": "b",
-            "label": "longer",
-            "scores": {"longer": 0.75, "shorter": 0.25},
-        },
-        {
-            "text": "",
-            "text_pair": "bb",
-            "label": "shorter",
-            "scores": {"longer": 0.0, "shorter": 1.0},
-        },
-        {
-            "text": "\u00e9",
-            "text_pair": "\u00e9\u00e9",
-            "label": "shorter",
-            "scores": {"longer": 0.3333333, "shorter": 0.6666667},
-        },
-    ]
+    found = answers(capsys)
+    scores = {"longer": 0.75, "shorter": 0.25}
+    expected = {"text": "aaa", "text_pair": "b", "label": "longer"}
+    assert found[0] == expected | {"scores": scores}
+    assert [row["label"] for row in found[1:]] == ["shorter", "shorter"]
+    assert found[1]["scores"] == {"longer": 0.0, "shorter": 1.0}
+    assert found[2]["scores"] == {"longer": 0.3333333, "shorter": 0.6666667}
 
 
 @pytest.fixture
@@ -154,12 +141,11 @@ def test_objects_are_not_taken_for_texts(exported, capsys, type_in, tmp_path):
         type_in(line.encode())
         assert predict.main(flags + given) == 1
         said = capsys.readouterr()
-        assert not said.out
-        assert said.err == (
-            f"predict: error: {place}: expected a text. Received: a JSON "
-            "object with text: --input-format=jsonl reads such lines, "
-            "--input-format=text takes them for texts\n"
+        assert not said.out and said.err.count("\n") == 1
+        assert (
+            f"error: {place}: expected a text. Received: a JSON o" in said.err
         )
+        assert "--input-format=jsonl reads such lines" in said.err
         type_in(line.encode())
         assert predict.main([*flags, *given, "--input-format=jsonl"]) == 0
         assert answers(capsys) == [{"text": "ab", "value": 0.6666667}]
@@ -171,24 +157,20 @@ def test_objects_are_not_taken_for_texts(exported, capsys, type_in, tmp_path):
     assert [answer["text"] for answer in answers(capsys)] == [*others, line]
 
 
-@pytest.mark.parametrize("version", ["2", "10"])
+@pytest.mark.parametrize(
+    ("version", "names", "texts"),
+    [("2", "Sentence", "ab"), ("10", "sentence1\tsentence2", "ab\tc")],
+)
 def test_names_of_columns_are_not_taken_for_texts(
-    exported, capsys, tmp_path, version
+    exported, capsys, tmp_path, version, names, texts
 ):
     path = tmp_path / "texts.tsv"
     flags = [f"--saved-model={exported / version}", f"--file={path}"]
-    names, texts = {
-        "2": ("Sentence", "ab"),
-        "10": ("sentence1\tsentence2", "ab\tc"),
-    }[version]
     path.write_text(f"{names}\n{texts}\n")
     assert predict.main(flags) == 1
     said = capsys.readouterr()
     assert not said.out and said.err.count("\n") == 1
-    assert (
-        f"{path}, line 1: expected a text. Received: the names of columns "
-        f"{names!r}: delete this line" in said.err
-    )
+    assert f"{path}, line 1: expected a text. Received: the names" in said.err
     assert predict.main([*flags, "--input-format=text"]) == 0
     assert len(answers(capsys)) == 2
     path.write_text(f"{texts}\n{names}\n")
@@ -235,14 +217,8 @@ def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
     flags = [f"--saved_model={tmp_path}", "a", "\u4e2d bcd", ""]
     assert predict.main(flags) == 0
     first, second, empty = answers(capsys)
-    assert first == {
-        "text": "a",
-        "words": ["a"],
-        "labels": ["a"],
-        "scores": [1.0],
-        "starts": [0],
-        "pooled_output": [1.0, 1.0],
-    }
+    expected = {"words": ["a"], "labels": ["a"], "scores": [1.0], "starts": [0]}
+    assert first == {"text": "a", "pooled_output": [1.0, 1.0]} | expected
     assert second["words"] == ["\u4e2d", "bcd"] and second["starts"] == [1, 2]
     assert empty["words"] == empty["scores"] == []
     assert predict.main([*flags, "--format=text"]) == 0
@@ -252,9 +228,9 @@ def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
         "  \u4e2d   \u4e2d   1  1",
         "  bcd  bcd  1  2",
     ]
-    extra = tmp_path / "assets.extra"
-    extra.mkdir()
-    (extra / "metadata.json").write_text('{"notes": ["assumed: 1 head"]}')
+    (tmp_path / "assets.extra").mkdir()
+    metadata = tmp_path / "assets.extra" / "metadata.json"
+    metadata.write_text('{"notes": ["assumed: 1 head"]}')
     assert predict.main([*flags, "--outputs=words"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[0]) == {"text": "a", "words": ["a"]}
@@ -278,38 +254,24 @@ def test_texts_that_do_not_fit(exported, capsys, texts, message):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        *("[]", "{", '{"text": 1}', '{"a": "b"}', '{"text": "a", "text": "b"}'),
-        "[" * 100_000,
-    ],
-)
-def test_objects_that_do_not_fit(content):
-    line = Line("t.jsonl, line 3", content.encode())
-    with pytest.raises(ValueError, match="t.jsonl, line 3: expected a JSON ob"):
-        exchange.parse_line(line, ["text"], is_json=True)
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
+        *(
+            (content, "expected a JSON ob")
+            for content in ("[]", "{", '{"text": 1}', '{"a": "b"}', "[" * 9999)
+        ),
+        ('{"text": "a", "text": "b"}', "expected a JSON ob"),
         (
             '{"text": "a", "text_pair": "b", "id": 7}',
-            "expected no other text(s) than text, which the model takes. "
-            "Received: text_pair as well",
+            r"text.s. than text, which the model takes. Received: text_pair",
         ),
-        (
-            '{"text": "\\ud800 x"}',
-            "expected characters of Unicode. Received: half a surrogate pair "
-            'in \'{"text": "\\\\ud800 x"}\'',
-        ),
+        ('{"text": "\\ud800 x"}', "Received: half a surrogate pair"),
     ],
 )
-def test_objects_with_what_the_model_does_not_take(content, message):
+def test_objects_that_do_not_fit(content, message):
     line = Line("t.jsonl, line 3", content.encode())
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=f"^t.jsonl, line 3: .*{message}"):
         exchange.parse_line(line, ["text"], is_json=True)
-    assert str(caught.value) == f"t.jsonl, line 3: {message}"
 
 
 def test_objects_may_have_other_fields():
@@ -318,32 +280,26 @@ def test_objects_may_have_other_fields():
     assert rows == ["\U0001f600".encode()]
 
 
-def test_no_such_model(tmp_path, capsys):
+def test_no_such_model(exported, tmp_path, capsys):
+    def error(path):
+        assert predict.main([f"--saved_model={path}", "a\tb"]) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        return said
+
+    assert "which has neither: export one with" in error(tmp_path)
+    assert "which does not exist" in error(tmp_path / "none")
     (tmp_path / "file").touch()
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "saved_model.pb").write_bytes(b"\xff")
-    for path, message in (
-        (tmp_path, "which has neither: export one with"),
-        (tmp_path / "none", "which does not exist"),
-        (tmp_path / "file", "a file: export"),
-        (broken, "Cannot load the SavedModel"),
-    ):
-        assert predict.main([f"--saved_model={path}", "a"]) == 1
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
-
-
-def test_a_damaged_model(exported, tmp_path, capsys):
+    assert "a file: export" in error(tmp_path / "file")
     version = shutil.copytree(exported / "10", tmp_path / "1")
     labels = version / "assets.extra" / "metadata.json"
     labels.write_text('{"labels": ["longer"]}')
-    assert predict.main([f"--saved_model={tmp_path}", "a\tb"]) == 1
-    assert "Expected 2 labels in metadata.json" in capsys.readouterr().err
+    assert "Expected 2 labels in metadata.json" in error(tmp_path)
     (data,) = (version / "variables").glob("*.data-*")
     data.write_bytes(data.read_bytes()[:10])
-    assert predict.main([f"--saved_model={tmp_path}", "a\tb"]) == 1
-    assert "Cannot load the SavedModel" in capsys.readouterr().err
+    assert "Cannot load the SavedModel" in error(tmp_path)
+    (version / "saved_model.pb").write_bytes(b"\xff")
+    assert "Cannot load the SavedModel" in error(tmp_path)
 
 
 def test_the_newest_version(tmp_path):
@@ -388,11 +344,9 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
     [
         ("a.csv", b"text,label\nwa,1\n", "whose name is that of another kind"),
         ("a.json", b"{}\n", "one text a line. Received: .*another kind"),
-        ("a.jsonl", b"{}\n", "one text a line. Received: .*another kind"),
+        ("a.ndjson", b"{}\n", "one text a line. Received: .*another kind"),
         ("a.txt", gzip.compress(b"wa\n", mtime=0), "a.txt, packed by gzip$"),
         ("a.txt", "wa\n".encode("utf-16"), "a.txt, in UTF-16$"),
-        ("a.ndjson", b"{}\n", "one text a line. Received: .*another kind"),
-        ("a.txt", "wa\n".encode("utf-16-le"), "a.txt, line 1, with NUL bytes"),
         ("a.txt", b"wa\nw\0a\n", "a.txt, line 2, with NUL bytes$"),
     ],
 )
@@ -410,14 +364,6 @@ def test_lines_may_be_objects_where_they_are_read(tmp_path, name):
     path.write_text("{}\n")
     (batch,) = text_lines.read_batches([], str(path), 2, takes_objects=True)
     assert [line.content for line in batch] == [b"{}"]
-
-
-def test_a_text_that_looks_like_a_flag_stays_as_it_is():
-    args = predict.make_parser().parse_args(
-        ["--saved_model=to_ask", "--", "--snake_case is a style"]
-    )
-    assert args.saved_model == "to_ask"
-    assert args.text == ["--snake_case is a style"]
 
 
 @pytest.mark.parametrize(

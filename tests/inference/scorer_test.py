@@ -19,6 +19,7 @@ from tests import helpers
 
 MASK_PROB = 0.25
 NUM_WORDS = helpers.LENGTH - 2
+ELECTRIC = {"electra_objective": False, "electric_objective": True}
 # A toy language: words of the first five and of the second five in turn.
 SPEECH = [helpers.VOCAB[5:10], helpers.VOCAB[10:15]]
 NUM_STEPS, BATCH_SIZE = 200, 64
@@ -36,21 +37,17 @@ def inputs(rows) -> dict[str, tf.Tensor]:
             for row in rows
         ]
     )
-    return {
-        "input_ids": ids,
-        "input_mask": tf.ones_like(ids),
-        "segment_ids": tf.zeros_like(ids),
-    }
+    mask = tf.ones_like(ids)
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids}
 
 
 def draw_noise(seed, num_rows: int, config) -> masking.Noise:
     num_slots = config.max_predictions_per_seq
+    sizes = (config.num_position_draws, num_slots, num_slots)
     return masking.Noise(
         *(
             tf.random.stateless_uniform([num_rows, size], [seed, stream])
-            for stream, size in enumerate(
-                (config.num_position_draws, num_slots, num_slots)
-            )
+            for stream, size in enumerate(sizes)
         )
     )
 
@@ -60,17 +57,13 @@ def electric(tmp_path_factory):
     """A model directory of an Electric that learned the language."""
     model_dir = str(tmp_path_factory.mktemp("electric"))
     helpers.write_vocab(model_dir)
+    sizes = {"hidden_size": 16, "embedding_size": 16, "num_hidden_layers": 1}
     model = helpers.write_pretrained(
         model_dir,
         helpers.encoder_config(
-            hidden_size=16,
-            embedding_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            initializer_range=0.3,
+            **sizes, num_attention_heads=1, initializer_range=0.3
         ),
-        electra_objective=False,
-        electric_objective=True,
+        **ELECTRIC,
         distinct_positions=True,
         mask_prob=MASK_PROB,
         gen_weight=0.0,
@@ -85,7 +78,8 @@ def electric(tmp_path_factory):
     rng = random.Random(0)
     corpus = inputs([sentence(rng) for _ in range(256)])
     optimizer = keras.optimizers.Adam(0.01)
-    optimizer.build(model.trainable_variables)
+    variables = model.trainable_variables
+    optimizer.build(variables)
 
     @tf.function(autograph=False)
     def step(seed):
@@ -93,16 +87,10 @@ def electric(tmp_path_factory):
             [BATCH_SIZE], [seed, 9], 0, 256, tf.int32
         )
         features = {name: tf.gather(x, chosen) for name, x in corpus.items()}
+        noise = draw_noise(seed, BATCH_SIZE, model.config)
         with tf.GradientTape() as tape:
-            outputs = model(
-                features, noise=draw_noise(seed, BATCH_SIZE, model.config)
-            )
-        gradients = tape.gradient(
-            outputs["total_loss"], model.trainable_variables
-        )
-        optimizer.apply_gradients(
-            zip(gradients, model.trainable_variables, strict=True)
-        )
+            loss = model(features, noise=noise)["total_loss"]
+        optimizer.apply(tape.gradient(loss, variables), variables)
 
     for number in range(NUM_STEPS):
         step(tf.constant(number))
@@ -136,6 +124,12 @@ def token_scores(scored) -> list[float]:
     return [token.score for token in scored.tokens]
 
 
+def energies_of(model, features):
+    """What the pre-training model's own networks say, without [CLS], [SEP]."""
+    sequence = model.electra(**features)["sequence_output"]
+    return model.discriminator_predictions(sequence)[:, 1:-1]
+
+
 def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
     electric, one_pass
 ):
@@ -152,17 +146,11 @@ def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
         [" ".join(helpers.VOCAB[i] for i in row) for row in words]
     )
     scores = np.array([token_scores(text) for text in scored])
-    # What the pre-training model's own networks say.
-    energies = model.discriminator_predictions(
-        model.electra(
-            corrupted.input_ids, corrupted.input_mask, corrupted.segment_ids
-        )["sequence_output"]
-    )[:, 1:-1]
+    names = ("input_ids", "input_mask", "segment_ids")
+    energies = energies_of(model, {n: getattr(corrupted, n) for n in names})
     np.testing.assert_allclose(scores, -energies, atol=1e-5)
     np.testing.assert_allclose(
-        [text.score for text in scored],
-        -np.sum(energies, axis=-1),
-        atol=1e-5,
+        [text.score for text in scored], -np.sum(energies, axis=-1), atol=1e-5
     )
     # The logit that was trained: log of noise to data, both as probabilities.
     cloze_logits = outputs["generator_outputs"]["cloze_logits"]
@@ -174,9 +162,7 @@ def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
     log_noise = math.log(MASK_PROB) + log_q
     log_data = math.log(1 - MASK_PROB) + scores
     np.testing.assert_allclose(
-        outputs["disc_output"].logits[:, 1:-1],
-        log_noise - log_data,
-        atol=1e-5,
+        outputs["disc_output"].logits[:, 1:-1], log_noise - log_data, atol=1e-5
     )
 
 
@@ -210,20 +196,18 @@ def hand_written_scores(encoder, head, words) -> list[float]:
 
 def test_masked_scores_are_those_of_a_hand_written_loop(masked_lm, masked):
     model = masked_lm[1]
+    networks = (model.electra, model.generator_predictions)
     assert masked.method == MASKED
     rows = [[5, 6, 7, 8], [9, 5, 5, 19, 12, 11, 6]]
     scored = masked.score(
         [" ".join(helpers.VOCAB[i] for i in row) for row in rows]
     )
     for text, row in zip(scored, rows, strict=True):
-        expected = hand_written_scores(
-            model.electra, model.generator_predictions, row
-        )
+        expected = hand_written_scores(*networks, row)
         np.testing.assert_allclose(token_scores(text), expected, atol=1e-5)
         assert text.score == pytest.approx(sum(expected), abs=1e-5)
-        assert text.perplexity == pytest.approx(
-            math.exp(-sum(expected) / len(row)), rel=1e-5
-        )
+        perplexity = math.exp(-sum(expected) / len(row))
+        assert text.perplexity == pytest.approx(perplexity, rel=1e-5)
 
 
 @pytest.mark.dear
@@ -236,13 +220,9 @@ def test_the_generator_of_an_electra_scores(tmp_path, has_own_tables):
     scorer = scorer_lib.Scorer(str(tmp_path))
     assert scorer.method == MASKED
     (scored,) = scorer.score(["wa wc wf"])
-    np.testing.assert_allclose(
-        token_scores(scored),
-        hand_written_scores(
-            model.generator, model.generator_predictions, [5, 7, 10]
-        ),
-        atol=1e-5,
-    )
+    networks = (model.generator, model.generator_predictions)
+    expected = hand_written_scores(*networks, [5, 7, 10])
+    np.testing.assert_allclose(token_scores(scored), expected, atol=1e-5)
 
 
 @pytest.mark.dear
@@ -250,21 +230,12 @@ def test_the_generator_of_an_electra_scores(tmp_path, has_own_tables):
 def test_electric_scores_whatever_its_towers_share(tmp_path, has_own_tables):
     helpers.write_vocab(tmp_path)
     model = helpers.write_pretrained(
-        tmp_path,
-        electra_objective=False,
-        electric_objective=True,
-        untied_generator_embeddings=has_own_tables,
+        tmp_path, **ELECTRIC, untied_generator_embeddings=has_own_tables
     )
     features = inputs([["wa", "wc", "wf"]])
-    outputs = model(features, noise=draw_noise(1, 1, model.config))
-    # The energies of the uncorrupted text, from the model's own forward.
-    energies = model.discriminator_predictions(
-        model.electra(**features)["sequence_output"]
-    )[0, 1:-1]
+    energies = energies_of(model, features)[0]
     ltr = "generator_ltr/embeddings/word_embeddings"
     assert (ltr in {v.path for v in model.variables}) == has_own_tables
-    cloze_logits = outputs["generator_outputs"]["cloze_logits"]
-    assert cloze_logits.shape == (1, 5, len(helpers.VOCAB))
     # The same through a checkpoint of the original.
     original.write(
         reading.read_checkpoint(tmp_path), str(tmp_path / "original")
@@ -288,33 +259,30 @@ def test_a_text_has_the_same_score_in_any_company(fixture, request):
 
 
 def test_places_and_lengths(one_pass):
-    plain, odd, empty = one_pass.score(
-        ["Wb  wf", "wb\x00 \ufffdwf \U0001f600", " \t\x00"], with_offsets=True
+    plain, odd, empty = (
+        [(t.token, t.begin, t.end) for t in text.tokens]
+        for text in one_pass.score(
+            ["Wb  wf", "wb\x00 \ufffdwf \U0001f600", " \t\x00"],
+            with_offsets=True,
+        )
     )
-    assert [(t.token, t.begin, t.end) for t in plain.tokens] == [
-        ("wb", 0, 2),
-        ("wf", 4, 6),
-    ]
+    assert plain == [("wb", 0, 2), ("wf", 4, 6)]
     # NUL and U+FFFD, which stands for what is not UTF-8, are no characters
     # for the tokenizer.
-    assert [(t.token, t.begin, t.end) for t in odd.tokens] == [
-        ("wb", 0, 2),
-        ("wf", 5, 7),
-        ("[UNK]", 8, 9),
-    ]
-    assert empty.tokens == [] and empty.score == 0
-    assert empty.per_token is None and empty.perplexity is None
-    assert one_pass.score(["wb"])[0].tokens[0].begin is None
+    assert odd == [("wb", 0, 2), ("wf", 5, 7), ("[UNK]", 8, 9)]
+    assert empty == []
+    nothing, word = one_pass.score([" ", "wb"])
+    assert nothing.score == 0
+    assert nothing.per_token is None and nothing.perplexity is None
+    assert word.tokens[0].begin is None
 
 
 def test_long_texts_are_refused_or_cut(one_pass):
     assert one_pass.most_tokens == NUM_WORDS
     fits = " ".join(["wa wf"] * 5)
     long = fits + " wa" * 400_000  # 1.2 MB.
-    assert len(long.encode()) > 1_000_000
-    with pytest.raises(
-        ValueError, match="^b.txt, line 2: expected at most 10 tokens.*400010"
-    ):
+    line = "^b.txt, line 2: expected at most 10 tokens.*400010"
+    with pytest.raises(ValueError, match=line):
         one_pass.score([fits, long], places=["b.txt, line 1", "b.txt, line 2"])
     whole, cut = one_pass.score([fits, long], truncate=True)
     assert (whole.num_left_out, cut.num_left_out) == (0, 400_000)
@@ -324,12 +292,8 @@ def test_long_texts_are_refused_or_cut(one_pass):
 def test_groups_of_texts_are_limited_in_size(monkeypatch):
     monkeypatch.setattr(text_rows, "_BYTES_AT_ONCE", 4)
     texts = [b"ab", b"cd", b"e", b"123456", b"", b"f"]
-    assert list(text_rows._groups(texts)) == [
-        [b"ab", b"cd"],
-        [b"e"],
-        [b"123456"],
-        [b"", b"f"],
-    ]
+    groups = [texts[:2], [b"e"], [b"123456"], [b"", b"f"]]
+    assert list(text_rows._groups(texts)) == groups
     assert list(text_rows._groups([])) == []
 
 

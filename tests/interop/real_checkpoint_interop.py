@@ -67,9 +67,7 @@ def test_predicts_what_the_original_predicted(tmp_path):
         ):
             logits = forward(subject, features)["logits"]
             (difference,) = verify.compare(
-                {"logits": golden},
-                {"logits": logits},
-                features["input_mask"],
+                {"logits": golden}, {"logits": logits}, features["input_mask"]
             )
             print(split, forward.__module__, difference)
             assert difference.fits, difference

@@ -32,47 +32,35 @@ def test_whole_words_need_entries_that_continue_one():
 @pytest.mark.parametrize(
     ("changes", "classes"),
     [
-        ({}, []),
-        ({"distinct_positions": True, "disentangled_embeddings": True}, []),
-        ({"electra_objective": False}, [ablations.MaskedLanguageModel]),
+        ({}, ""),
+        ({"distinct_positions": True, "disentangled_embeddings": True}, ""),
+        ({"electra_objective": False}, "MaskedLanguageModel"),
+        ({"electra_objective": False, "electric_objective": True}, "Electric"),
         (
-            {"electra_objective": False, "electric_objective": True},
-            [ablations.Electric],
+            {"generator_training": "adversarial", "temperature": 2.0}
+            | {"whole_word_masking": True},
+            "Adversarial AdjustedSampling WholeWordMasking",
         ),
         (
-            {
-                "generator_training": "adversarial",
-                "temperature": 2.0,
-                "whole_word_masking": True,
-            },
-            [
-                ablations.Adversarial,
-                ablations.AdjustedSampling,
-                ablations.WholeWordMasking,
-            ],
-        ),
-        (
-            {
-                "unigram_generator": True,
-                "discriminator_objective": "all_tokens_mlm",
-            },
-            [ablations.UnigramGenerator, ablations.AllTokensMlm],
+            {"unigram_generator": True}
+            | {"discriminator_objective": "all_tokens_mlm"},
+            "UnigramGenerator AllTokensMlm",
         ),
     ],
 )
 def test_a_configuration_chooses_its_changes(changes, classes):
     chosen = ablations.model_class(helpers.electra_config(**changes))
     assert (chosen is electra.PretrainingModel) == (not classes)
-    others = {
-        ablations.MaskedLanguageModel,
-        ablations.Electric,
-        ablations.Adversarial,
-        ablations.AdjustedSampling,
-        ablations.WholeWordMasking,
-        ablations.UnigramGenerator,
-        ablations.AllTokensMlm,
+    names = (
+        "MaskedLanguageModel Electric Adversarial AdjustedSampling "
+        "WholeWordMasking UnigramGenerator AllTokensMlm"
+    )
+    found = {
+        name
+        for name in names.split()
+        if issubclass(chosen, getattr(ablations, name))
     }
-    assert {x for x in others if issubclass(chosen, x)} == set(classes)
+    assert found == set(classes.split())
 
 
 def masked_inputs():
@@ -99,44 +87,37 @@ def test_replace_mlm_predicts_the_masked_tokens():
     assert float(sums["disc_masked_lm_accuracy"].weight) == 2.0
 
 
-def test_all_tokens_mlm_mixes_copy_and_softmax():
-    # Of two tokens the softmax says 0.2 and 0.8, and the copy probability is
-    # 0.75. True: 1 1; there: 1 0.
+def all_tokens(mask, copy_logits, seen):
+    """Of two tokens the softmax says 0.2 and 0.8; the true ones are 1 1."""
     unmasked = masking.Inputs(
-        tf.constant([[1, 1]]), tf.constant([[1, 1]]), tf.constant([[0, 0]])
+        tf.constant([[1, 1]]), tf.constant([mask]), tf.constant([[0, 0]])
     )
     logits = tf.math.log([[[0.2, 0.8], [0.2, 0.8]]])
-    copy_logits = tf.fill([1, 2], math.log(3.0))
-    output = ablations.all_tokens_mlm_output(
-        logits,
-        copy_logits,
-        tf.constant([[1, 0]]),
-        unmasked,
+    copy_logits = copy_logits and tf.fill([1, 2], copy_logits)
+    return ablations.all_tokens_mlm_output(
+        *(logits, copy_logits, tf.constant([seen]), unmasked),
         tf.constant([[1]]),
     )
+
+
+def test_all_tokens_mlm_mixes_copy_and_softmax():
+    # The copy probability is 0.75.
+    output = all_tokens([1, 1], math.log(3.0), seen=[1, 0])
     np.testing.assert_allclose(
         np.exp(-output.per_token_loss), [[0.75 + 0.25 * 0.8, 0.25 * 0.8]], 1e-5
     )
-    assert float(output.loss) == pytest.approx(
-        -(math.log(0.95) + math.log(0.2)) / 2, rel=1e-5
-    )
+    expected = -(math.log(0.95) + math.log(0.2)) / 2
+    assert float(output.loss) == pytest.approx(expected, rel=1e-5)
     # 0.75 + 0.25 * 0.2 for the token that is there.
     assert output.preds.numpy().tolist() == [[0]]
 
 
 def test_all_tokens_mlm_predicts_where_it_does_not_copy():
-    unmasked = masking.Inputs(
-        tf.constant([[1, 1]]), tf.constant([[1, 0]]), tf.constant([[0, 0]])
-    )
-    logits = tf.math.log([[[0.2, 0.8], [0.2, 0.8]]])
-    arguments = (tf.constant([[0, 0]]), unmasked, tf.constant([[0]]))
-    output = ablations.all_tokens_mlm_output(
-        logits, tf.fill([1, 2], -math.log(3.0)), *arguments
-    )
     # 0.25 + 0.75 * 0.2 is less than 0.75 * 0.8; the second is padding.
+    output = all_tokens([1, 0], -math.log(3.0), seen=[0, 0])
     assert output.preds.numpy().tolist() == [[1]]
     assert float(output.loss) == pytest.approx(-math.log(0.6), rel=1e-5)
-    alone = ablations.all_tokens_mlm_output(logits, None, *arguments)
+    alone = all_tokens([1, 0], None, seen=[0, 0])
     assert float(alone.loss) == pytest.approx(-math.log(0.8), rel=1e-5)
 
 
@@ -157,11 +138,7 @@ def test_the_policy_gradient():
     reward = tf.constant([[-math.log(0.25)]])
     with tf.GradientTape() as tape:
         loss = losses.adversarial_loss(
-            logits,
-            tf.constant([[1]]),
-            reward,
-            baseline,
-            tf.constant([[1.0]]),
+            logits, tf.constant([[1]]), reward, baseline, tf.constant([[1.0]])
         )
     of_logits, of_baseline = tape.gradient(loss, [logits, baseline])
     # Descending raises the sample's logit: reward ln 4 minus baseline ln 2,
@@ -196,10 +173,9 @@ def test_electra_15_learns_from_masked_tokens_alone():
     )
     disc = masked["disc_output"]
     np.testing.assert_allclose(disc.logits, whole["disc_output"].logits)
+    labels = tf.cast(disc.labels, tf.float32)
+    token_losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, disc.logits)
     positions = masked["masked_inputs"].masked_lm_positions.numpy()
-    token_losses = tf.nn.sigmoid_cross_entropy_with_logits(
-        labels=tf.cast(disc.labels, tf.float32), logits=disc.logits
-    ).numpy()
     chosen = [
         token_losses[row, column]
         for row in range(3)
@@ -212,17 +188,14 @@ def test_electra_15_learns_from_masked_tokens_alone():
 def test_electra_15_starts_without_the_odds_of_masking():
     frequencies = tf.fill([len(helpers.VOCAB)], 1.0 / len(helpers.VOCAB))
 
-    def first_loss(**changes):
-        model = build(**changes)
+    def first_loss(objective):
+        model = build(discriminator_objective=objective)
         model.set_output_biases(frequencies)
         return float(forward(model)["disc_output"].loss)
 
-    of_all = {"discriminator_objective": "replaced_token_detection"}
-    of_masked = {
-        "discriminator_objective": "replaced_token_detection_of_masked"
-    }
-    assert first_loss(**of_masked) == pytest.approx(math.log(2.0), abs=0.05)
-    assert first_loss(**of_all) < math.log(2.0) - 0.05
+    of_masked = first_loss("replaced_token_detection_of_masked")
+    assert of_masked == pytest.approx(math.log(2.0), abs=0.05)
+    assert first_loss("replaced_token_detection") < math.log(2.0) - 0.05
 
 
 def test_a_unigram_generator_draws_by_frequency():
@@ -263,39 +236,22 @@ def test_a_frozen_generator_is_not_trained():
     )
 
 
+MLM = {"discriminator_objective": "replace_mlm"}
+ADVERSARIAL = {"generator_training": "adversarial"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"discriminator_objective": "mlm"},
-            "one of replaced_token_detection",
-        ),
-        (
-            {
-                "discriminator_objective": "replace_mlm",
-                "electra_objective": False,
-            },
-            "discriminator_objective needs electra_objective",
-        ),
+        ({"discriminator_objective": "mlm"}, "one of replaced_token_detection"),
+        (MLM | {"electra_objective": False}, "needs electra_objective"),
         (
             {"uniform_generator": True, "unigram_generator": True},
             "takes one generator",
         ),
-        (
-            {"generator_training": "frozen"},
-            "untied_generator_embeddings must be True",
-        ),
-        (
-            {"generator_training": "adversarial", "untied_generator": False},
-            "needs a generator network of its own",
-        ),
-        (
-            {
-                "generator_training": "adversarial",
-                "discriminator_objective": "replace_mlm",
-            },
-            "needs a discriminator that detects",
-        ),
+        ({"generator_training": "frozen"}, "embeddings must be True"),
+        (ADVERSARIAL | {"untied_generator": False}, "a generator network of"),
+        (ADVERSARIAL | MLM, "needs a discriminator that detects"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):

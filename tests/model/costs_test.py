@@ -27,87 +27,76 @@ MASKED_LM_HEAD = 2 * 8 * 8 + 2 * 8 * 10
 DISCRIMINATOR_HEAD = 4 * (2 * 8 * 8 + 2 * 8)
 
 
-def test_masked_language_model():
-    masked_lm = networks(electra_objective=False)
-    assert costs.of_forward_pass(masked_lm) == LAYER + MASKED_LM_HEAD
+# The generator's feed-forward layer is 4 times as wide as the rest.
+WIDE_LAYER = LAYER + 4 * 2 * 2 * 8 * 16
+# A generator half as wide, its projection and its head.
+NARROW = (
+    4 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 4 + 2 * 2 * 4 * 16)
+    + 4 * 2 * 8 * 4
+    + (2 * 4 * 8 + 2 * 8 * 10)
+)
+ELECTRIC = {"electra_objective": False, "electric_objective": True}
+REPLACE_MLM = {"discriminator_objective": "replace_mlm"}
+ALL_TOKENS = {"discriminator_objective": "all_tokens_mlm"}
+ALL_TOKENS_NO_COPY = ALL_TOKENS | {"copy_mechanism": False}
+ADVERSARIAL = {"generator_training": "adversarial"}
+FROZEN = {"generator_training": "frozen", "untied_generator_embeddings": True}
 
 
-def test_uniform_generator_costs_nothing():
-    uniform = networks(uniform_generator=True)
-    assert costs.of_forward_pass(uniform) == LAYER + DISCRIMINATOR_HEAD
-
-
-def test_shared_networks_are_run_twice():
-    tied = networks(untied_generator=False)
-    assert costs.of_forward_pass(tied) == (
-        2 * LAYER + MASKED_LM_HEAD + DISCRIMINATOR_HEAD
-    )
-
-
-def test_a_narrow_generator_is_projected():
-    narrow = networks(generator_hidden_size=0.5)
-    layer = 4 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 4 + 2 * 2 * 4 * 16)
-    projection = 4 * 2 * 8 * 4
-    head = 2 * 4 * 8 + 2 * 8 * 10
-    assert costs.of_forward_pass(narrow) == (
-        LAYER + DISCRIMINATOR_HEAD + layer + projection + head
-    )
-
-
-def test_electric_scores_every_token_from_two_towers():
-    electric = networks(
-        electra_objective=False,
-        electric_objective=True,
-        generator_hidden_size=1.0,
-    )
-    head = 4 * (2 * 16 * 8 + 2 * 8 * 10)
-    # The generator's feed-forward layer is 4 times as wide as the rest.
-    tower = LAYER + 4 * 2 * 2 * 8 * 16
-    assert costs.of_forward_pass(electric) == (
-        LAYER + DISCRIMINATOR_HEAD + 2 * tower + head
-    )
-
-
-def test_training_is_three_forward_passes():
-    model = networks()
-    assert costs.of_training_example(model) == 3 * costs.of_forward_pass(model)
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"electra_objective": False}, LAYER + MASKED_LM_HEAD),
+        ({"uniform_generator": True}, LAYER + DISCRIMINATOR_HEAD),
+        # Networks that are shared are run twice.
+        (
+            {"untied_generator": False},
+            2 * LAYER + MASKED_LM_HEAD + DISCRIMINATOR_HEAD,
+        ),
+        (
+            {"generator_hidden_size": 0.5},
+            LAYER + DISCRIMINATOR_HEAD + NARROW,
+        ),
+        # Every token is scored from two towers.
+        (
+            ELECTRIC | {"generator_hidden_size": 1.0},
+            LAYER
+            + DISCRIMINATOR_HEAD
+            + 2 * WIDE_LAYER
+            + 4 * (2 * 16 * 8 + 2 * 8 * 10),
+        ),
+    ],
+)
+def test_a_forward_pass_by_hand(changes, expected):
+    model = networks(**changes)
+    assert costs.of_forward_pass(model) == expected
+    assert costs.of_training_example(model) == 3 * expected
 
 
 def test_a_frozen_generator_has_no_backward_pass():
-    sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
-    frozen = networks(generator_training="frozen", **sizes)
-    generator = LAYER + 4 * 2 * 2 * 8 * 16 + MASKED_LM_HEAD
+    frozen = networks(**FROZEN, generator_hidden_size=1.0)
     assert costs.of_training_example(frozen) == (
-        3 * (LAYER + DISCRIMINATOR_HEAD) + generator
+        3 * (LAYER + DISCRIMINATOR_HEAD) + WIDE_LAYER + MASKED_LM_HEAD
     )
 
 
-def test_products_of_the_heads():
-    generator = costs.of_forward_pass(networks()) - LAYER - DISCRIMINATOR_HEAD
-    for changes, head in (
-        ({"discriminator_objective": "replace_mlm"}, MASKED_LM_HEAD),
-        (
-            {"discriminator_objective": "all_tokens_mlm"},
-            4 * (MASKED_LM_HEAD + 2 * 8),
-        ),
-        (
-            {
-                "discriminator_objective": "all_tokens_mlm",
-                "copy_mechanism": False,
-            },
-            4 * MASKED_LM_HEAD,
-        ),
-        ({"generator_training": "adversarial"}, DISCRIMINATOR_HEAD + 2 * 2),
-    ):
-        assert costs.of_forward_pass(networks(**changes)) == (
-            LAYER + generator + head
-        )
+@pytest.mark.parametrize(
+    ("changes", "head"),
+    [
+        (REPLACE_MLM, MASKED_LM_HEAD),
+        (ALL_TOKENS, 4 * (MASKED_LM_HEAD + 2 * 8)),
+        (ALL_TOKENS_NO_COPY, 4 * MASKED_LM_HEAD),
+        (ADVERSARIAL, DISCRIMINATOR_HEAD + 2 * 2),
+    ],
+)
+def test_products_of_the_heads(changes, head):
+    usual, other = (costs.of_forward_pass(networks(**c)) for c in ({}, changes))
+    assert other - usual == head - DISCRIMINATOR_HEAD
 
 
 # The same networks as the original's tables count them. D, G: forward passes.
 NETWORK = costs.Transformer(
-    8,
-    1,
+    *(8, 1),
     max_seq_length=4,
     vocab_size=10,
     intermediate_size=16,
@@ -125,42 +114,24 @@ _NARROW = dataclasses.replace(_NARROW, num_attention_heads=1)
 G = _NARROW.encoder_flops() + _NARROW.embedding_flops_output()
 
 
+MLM = ENCODER_PASS + NETWORK.embedding_flops_output()
+ALL = ENCODER_PASS + EVERY_TOKEN.embedding_flops_output()
+MASKED = {"discriminator_objective": "replaced_token_detection_of_masked"}
+
+
 @pytest.mark.parametrize(
     "changes, expected",
     [
-        (
-            {"electra_objective": False},
-            ENCODER_PASS + NETWORK.embedding_flops_output(),
-        ),
+        ({"electra_objective": False}, MLM),
         ({}, G + D),
         ({"uniform_generator": True}, D),
         ({"unigram_generator": True}, D),
-        (
-            {"discriminator_objective": "replaced_token_detection_of_masked"},
-            G + D,
-        ),
-        (
-            {"discriminator_objective": "replace_mlm"},
-            G + ENCODER_PASS + NETWORK.embedding_flops_output(),
-        ),
-        (
-            {"discriminator_objective": "all_tokens_mlm"},
-            # And a logit for each of 4 tokens.
-            G + ENCODER_PASS + EVERY_TOKEN.embedding_flops_output() + 4 * 17,
-        ),
-        (
-            {
-                "discriminator_objective": "all_tokens_mlm",
-                "copy_mechanism": False,
-            },
-            G + ENCODER_PASS + EVERY_TOKEN.embedding_flops_output(),
-        ),
-        # A logit for the slot.
-        ({"generator_training": "adversarial"}, G + 5 + D),
-        (
-            {"untied_generator": False},
-            ENCODER_PASS + NETWORK.embedding_flops_output() + D,
-        ),
+        (MASKED, G + D),
+        (REPLACE_MLM, G + MLM),
+        (ALL_TOKENS, G + ALL + 4 * 17),  # And a logit for each of 4 tokens.
+        (ALL_TOKENS_NO_COPY, G + ALL),
+        (ADVERSARIAL, G + 5 + D),  # A logit for the slot.
+        ({"untied_generator": False}, MLM + D),
     ],
 )
 def test_a_step_is_two_passes_over_each_example(changes, expected):
@@ -169,26 +140,22 @@ def test_a_step_is_two_passes_over_each_example(changes, expected):
 
 
 def test_a_step_of_a_frozen_generator_is_one_pass_over_it():
-    sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
     wide = dataclasses.replace(
         NETWORK, intermediate_size=32, num_attention_heads=1
     )
     generator = wide.encoder_flops() + wide.embedding_flops_output()
-    frozen = networks(generator_training="frozen", **sizes)
+    frozen = networks(**FROZEN, generator_hidden_size=1.0)
     assert costs.of_pretraining_step(frozen, 3) == 3 * (generator + 2 * D)
-    assert costs.of_pretraining_step(networks(**sizes), 3) == (
-        3 * 2 * (generator + D)
-    )
 
 
 def test_a_step_of_two_towers():
-    electric = networks(electra_objective=False, electric_objective=True)
     every_token = dataclasses.replace(_NARROW, output_fraction=1.0)
     towers = 2 * _NARROW.encoder_flops()
     head = every_token.embedding_flops_output(input_size=4)
     # 4 tokens, 2 * 2 more inputs of the dense layer of 8.
     assert head - every_token.embedding_flops_output() == 4 * 2 * 2 * 8
-    assert costs.of_pretraining_step(electric, 3) == 3 * 2 * (towers + head + D)
+    step = costs.of_pretraining_step(networks(**ELECTRIC), 3)
+    assert step == 3 * 2 * (towers + head + D)
 
 
 def test_a_step_of_the_paper_is_what_its_tables_have():
@@ -219,32 +186,18 @@ TINY = costs.Transformer(
 )
 
 
-def test_attention():
+def test_a_layer():
     projections = 3 * (2 * 2 * 2 + 2)  # Queries, keys, values.
     scores = 2 * 2 * 1
     probabilities = 1 + 5 + 4  # Scaling, softmax, dropout.
     averages = 2 * 2 * 1
     output = 2 * 2 * 2 + 2
     dropout, residual, layer_norm = 4 * 2, 2, 5  # Not 5 * 2.
-    assert TINY.attention_flops() == (
-        projections
-        + scores
-        + probabilities
-        + averages
-        + output
-        + dropout
-        + residual
-        + layer_norm
-    )
-
-
-def test_feed_forward():
-    up = 2 * 2 * 4 + 4 + 8 * 4
-    down = 2 * 4 * 2 + 2
-    dropout, residual, layer_norm = 4 * 2, 2, 5 * 2
-    assert TINY.feed_forward_flops() == (
-        up + down + dropout + residual + layer_norm
-    )
+    attention = projections + scores + probabilities + averages + output
+    attention += dropout + residual + layer_norm
+    assert TINY.attention_flops() == attention
+    up, down = 2 * 2 * 4 + 4 + 8 * 4, 2 * 4 * 2 + 2
+    assert TINY.feed_forward_flops() == up + down + dropout + residual + 5 * 2
 
 
 def test_embeddings():
@@ -311,16 +264,6 @@ def test_generator_shares_the_embeddings_or_has_narrower_ones():
         ) == alone + generator.train_flops(1, 1)
 
 
-# --- Weights and memory, against models that are built ---
-
-ELECTRIC = {"electra_objective": False, "electric_objective": True}
-
-
-def _dear(changes: dict):
-    """A case for test-dear alone."""
-    return pytest.param(changes, marks=pytest.mark.dear)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -328,22 +271,22 @@ def _dear(changes: dict):
         {"electra_objective": False},
         {"electra_objective": False, "untied_generator_embeddings": True},
         {"uniform_generator": True},
-        _dear({"unigram_generator": True}),
         {"untied_generator": False, "generator_hidden_size": 1.0},
         {"untied_generator_embeddings": True},
-        _dear({"disentangled_embeddings": True}),
-        _dear({"discriminator_objective": "replace_mlm"}),
-        {"discriminator_objective": "all_tokens_mlm"},
-        _dear(
-            {
-                "discriminator_objective": "all_tokens_mlm",
-                "copy_mechanism": False,
-            }
-        ),
-        _dear({"generator_training": "adversarial"}),
-        {"generator_training": "frozen", "untied_generator_embeddings": True},
+        ALL_TOKENS,
+        FROZEN,
         ELECTRIC,
-        _dear(ELECTRIC | {"untied_generator_embeddings": True}),
+        *(
+            pytest.param(changes, marks=pytest.mark.dear)
+            for changes in (
+                {"unigram_generator": True},
+                {"disentangled_embeddings": True},
+                REPLACE_MLM,
+                ALL_TOKENS_NO_COPY,
+                ADVERSARIAL,
+                ELECTRIC | {"untied_generator_embeddings": True},
+            )
+        ),
     ],
     ids=str,
 )
@@ -362,15 +305,11 @@ def test_parameters_are_those_of_the_model(changes, sizes):
     # Of 8 units 4 and 3, of 2 layers 2 and 1, of 5 layers 5 and 2.
     for shares in ({}, {"generator_hidden_size": 0.4, "generator_layers": 0.5}):
         encoder = helpers.encoder_config(**sizes)
-        model_config = helpers.electra_config(
-            encoder=encoder, **(shares | changes)
-        )
+        config = helpers.electra_config(encoder, **(shares | changes))
         with tf.Graph().as_default():  # Shapes alone, no values.
-            model = ablations.make_model(
-                model_config, masking.SpecialIds(2, 3, 4)
-            )
+            model = ablations.make_model(config, masking.SpecialIds(2, 3, 4))
         has_frequencies = isinstance(model, ablations.UnigramGenerator)
-        counted = costs.num_parameters(ablations.networks(model_config))
+        counted = costs.num_parameters(ablations.networks(config))
         assert counted == model.count_params() - (
             encoder.vocab_size if has_frequencies else 0
         )
@@ -379,15 +318,13 @@ def test_parameters_are_those_of_the_model(changes, sizes):
 def test_a_masked_language_model_keeps_its_own_activations():
     """Not those of a generator that it does not have."""
     first, second = (
-        costs.activation_bytes(
-            ablations.networks(
-                helpers.electra_config(
-                    electra_objective=False, generator_hidden_size=share
-                )
-            ),
-            examples=8,
-            width=4,
+        helpers.electra_config(
+            electra_objective=False, generator_hidden_size=share
         )
         for share in (0.25, 0.5)
+    )
+    first, second = (
+        costs.activation_bytes(ablations.networks(config), examples=8, width=4)
+        for config in (first, second)
     )
     assert first == second > 0

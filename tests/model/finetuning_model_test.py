@@ -2,18 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
 from electra_tf.model import finetuning_model, heads, losses
+from tests import helpers
 
-CONFIG = configs.EncoderConfig(
-    vocab_size=24,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=8,
-    embedding_size=4,
-    max_position_embeddings=8,
-)
+CONFIG = helpers.encoder_config(vocab_size=24, num_hidden_layers=1)
 FEATURES = {
     "input_ids": tf.constant([[2, 5, 3], [2, 6, 3], [0, 0, 0]]),
     "input_mask": tf.constant([[1, 1, 1], [1, 1, 1], [0, 0, 0]]),
@@ -95,11 +87,8 @@ def test_one_head_alone_needs_no_features_of_others():
         CONFIG,
         [heads.TaggingHead("tags", 8, 2), heads.ClassificationHead("x", 8, 2)],
     )
-    features = {
-        name: values
-        for name, values in FEATURES.items()
-        if name not in ("task_id", "y_targets")
-    }
+    others = ("task_id", "y_targets")
+    features = {k: v for k, v in FEATURES.items() if k not in others}
     outputs = model(features, only="x")
     assert set(outputs["task_outputs"]) == {"x"}
     assert outputs["task_outputs"]["x"]["loss"].shape == (3,)

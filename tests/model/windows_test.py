@@ -61,15 +61,8 @@ def test_windows_are_those_of_passages(stride, longest):
     found = zip(cut.text.numpy().tolist(), as_lists(cut), strict=True)
     assert list(found) == expected
     np.testing.assert_array_equal(
-        setting.counts(np.array(lengths) + 2),
-        np.bincount(cut.text.numpy()),
+        setting.counts(np.array(lengths) + 2), np.bincount(cut.text.numpy())
     )
-
-
-def test_the_longest_text_that_is_read_whole():
-    setting = windows.Windows(6, 3, 4)
-    assert setting.most_tokens == 15
-    assert setting.counts(np.array([15, 16])).tolist() == [4, 5]
 
 
 def test_texts_that_fit_are_left_alone():
@@ -77,6 +70,10 @@ def test_texts_that_fit_are_left_alone():
     cut = windows.cut(features, windows.Windows(6, 3, 8))
     for name, values in features.items():
         np.testing.assert_array_equal(cut.features[name], values, name)
+    # The longest text that is read whole.
+    setting = windows.Windows(6, 3, 4)
+    assert setting.most_tokens == 15
+    assert setting.counts(np.array([15, 16])).tolist() == [4, 5]
 
 
 def test_the_mean_is_that_of_each_text():
@@ -90,24 +87,22 @@ def test_the_mean_is_that_of_each_text():
 
 
 def test_windows_can_count_by_their_tokens():
+    padding_row = {
+        name: tf.pad(values, [[0, 1], [0, 0]])
+        for name, values in texts(9, 4).items()
+    }
     for keeps_empty in (False, True):
         setting = windows.Windows(6, 4, 8, keeps_empty, by_tokens=True)
-        padding_row = {
-            name: tf.pad(values, [[0, 1], [0, 0]])
-            for name, values in texts(9, 4).items()
-        }
         cut = windows.cut(padding_row, setting)
         lengths = [len(window) for window in as_lists(cut) if window]
         assert lengths == [6, 6, 3, 6]
-        values = tf.range(1.0, 1 + len(cut.text))
         # With keeps_empty, three windows of each text.
-        other = 4.0
-        of_long = (6 * 1.0 + 6 * 2.0 + 3 * 3.0) / 15
+        expected = [(6 * 1.0 + 6 * 2.0 + 3 * 3.0) / 15, 4.0, 0.0]
         for more in ((), (1,), (1, 1)):
-            shaped = tf.reshape(values, [-1, *more])
-            found = windows.average(shaped, cut).numpy()
+            values = tf.reshape(tf.range(1.0, 1 + len(cut.text)), [-1, *more])
+            found = windows.average(values, cut).numpy()
             assert found.shape == (3, *more)
-            np.testing.assert_allclose(found.ravel(), [of_long, other, 0.0])
+            np.testing.assert_allclose(found.ravel(), expected)
 
 
 def test_the_mean_of_tokens_by_tokens_is_that_of_the_whole_text():
@@ -134,12 +129,10 @@ def test_refuses_what_leaves_words_out(stride, most):
 
 
 def test_what_models_keep_makes_the_same_windows():
-    for setting in (
-        windows.Windows(6, 3, 8),
-        windows.Windows(6, 3, 8, by_tokens=True),
-    ):
-        assert windows.Windows(6, **setting.about()) == setting
-    assert windows.Windows(6, 3, 8).about() == {"stride": 3, "max_windows": 8}
+    setting = windows.Windows(6, 3, 8)
+    assert setting.about() == {"stride": 3, "max_windows": 8}
+    for kept in (setting, windows.Windows(6, 3, 8, by_tokens=True)):
+        assert windows.Windows(6, **kept.about()) == kept
 
 
 @pytest.mark.parametrize("keeps_empty", [False, True])
@@ -222,21 +215,16 @@ def test_what_fills_up_teaches_nothing(monkeypatch):
     features = texts(30, 17, 21) | {"a_label_ids": tf.constant([0, 1, 0])}
     features["input_ids"] = features["input_ids"] % 8
 
-    def learned():
+    def learned(num_windows):
         with tf.GradientTape() as tape:
             outputs = model(features, dropout_seed=tf.constant([3, 4]))
+        cut = outputs["encoder_outputs"]["windows"]
+        assert cut.text.shape[0] == num_windows
         weights = model.trainable_variables
-        return outputs, tape.gradient(outputs["total_loss"], weights)
+        gradients = tape.gradient(outputs["total_loss"], weights)
+        return map(tf.convert_to_tensor, gradients)
 
-    outputs, found = learned()
-    assert outputs["encoder_outputs"]["windows"].text.shape[0] == 20
+    found = learned(20)
     monkeypatch.setattr(windows, "fill_up", lambda cut: cut)
-    outputs, expected = learned()
-    assert outputs["encoder_outputs"]["windows"].text.shape[0] == 19
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(one),
-            tf.convert_to_tensor(other),
-            rtol=1e-4,
-            atol=1e-6,
-        )
+    for one, other in zip(found, learned(19), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -143,8 +143,7 @@ def test_from_text_to_an_answer(run, folder):
 
 def test_the_packages_own_files(run):
     assert "NVIDIA" in run(
-        *("electra-tf", "plan", "--gin_file=gin/small.gin"),
-        "--hardware=a100",
+        *("electra-tf", "plan", "--gin_file=gin/small.gin"), "--hardware=a100"
     )
     lines = run("electra-tf", "quickstart", "--dry-run").splitlines()
     assert len(lines) == 11

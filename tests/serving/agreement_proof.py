@@ -24,12 +24,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
 from electra_tf.model.task_head import TaskHead
-from electra_tf.serving import (
-    exportable,
-    local_server,
-    on_device,
-    saved_model,
-)
+from electra_tf.serving import exportable, local_server, on_device, saved_model
 from electra_tf.tasks import features as features_lib
 from electra_tf.text import vocabulary
 from tests import helpers
@@ -47,12 +42,7 @@ TOLERANCE = 1e-5
 # Vocabulary, whether it lower-cases, file and its column of texts.
 LANGUAGES = {
     "english": ("bert_uncased_vocab.txt", True, "glue/SST-2/dev.tsv", 0),
-    "korean": (
-        "koelectra_vocab.txt",
-        False,
-        "korean/hate-speech.val.tsv",
-        1,
-    ),
+    "korean": ("koelectra_vocab.txt", False, "korean/hate-speech.val.tsv", 1),
 }
 
 
@@ -94,12 +84,7 @@ def language(request, tmp_path_factory):
             tensor *= 0.5  # Deviation 0.2; a new model has 0.02.
     head = TaskHead("classification", "real", ("a", "b", "c"), 3)
     electra_tf_format.write(
-        Checkpoint(
-            tensors,
-            encoder,
-            head=head,
-            vocabulary=found,
-        ),
+        Checkpoint(tensors, encoder, head=head, vocabulary=found),
         str(folder / "model"),
     )
     path = saved_model.export(str(folder / "model"), str(folder / "real"))

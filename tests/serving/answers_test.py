@@ -11,11 +11,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.model.task_head import TaskHead
-from electra_tf.serving import (
-    answer_signatures,
-    exportable,
-    saved_model,
-)
+from electra_tf.serving import answer_signatures, exportable, saved_model
 from electra_tf.tasks import passages, question_answering
 from tests import helpers
 from tests.checkpoints import models
@@ -124,21 +120,19 @@ def evaluate(found, rows):
     return task.predict(outputs, examples, found.tokenizer, LENGTH)
 
 
+def texts_of(answer):
+    return [" ".join(text.decode().split()) for text in answer["answer"]]
+
+
 def test_answers_as_the_evaluation(loaded):
     found, signature = loaded
     answer = ask(signature, QUESTIONS)
     expected = evaluate(found, QUESTIONS)
-    texts = [" ".join(a.decode().split()) for a in answer["answer"]]
-    assert texts == list(expected.texts.values())
-    np.testing.assert_allclose(
-        answer["no_answer_score"],
-        list(expected.null_odds.values()),
-        atol=1e-5,
-    )
-    assert answer["answerable"].tolist() == [
-        odds <= found.question_answering.qa_na_threshold
-        for odds in expected.null_odds.values()
-    ]
+    assert texts_of(answer) == list(expected.texts.values())
+    odds = np.array(list(expected.null_odds.values()))
+    np.testing.assert_allclose(answer["no_answer_score"], odds, atol=1e-5)
+    threshold = found.question_answering.qa_na_threshold
+    assert answer["answerable"].tolist() == (odds <= threshold).tolist()
     # The questions tell something: not all answers are the same place.
     assert len(set(answer["start"])) > 2
 
@@ -146,14 +140,10 @@ def test_answers_as_the_evaluation(loaded):
 @pytest.mark.dear
 @pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "not"])
 def test_fewer_positions_than_beams(config, tmp_path):
-    many = dataclasses.replace(
-        config, beam_size=LENGTH + 4, n_best_size=LENGTH + 4
-    )
-    found, signature = load(many, tmp_path)
+    many = {"beam_size": LENGTH + 4, "n_best_size": LENGTH + 4}
+    found, signature = load(dataclasses.replace(config, **many), tmp_path)
     answer = ask(signature, QUESTIONS)
-    expected = evaluate(found, QUESTIONS)
-    texts = [" ".join(a.decode().split()) for a in answer["answer"]]
-    assert texts == list(expected.texts.values())
+    assert texts_of(answer) == list(evaluate(found, QUESTIONS).texts.values())
     # What is no answer is not there.
     assert (answer["scores"][answer["starts"] < 0] == -1e6).all()
     assert (answer["scores"][answer["starts"] >= 0] > -1e4).all()
@@ -163,12 +153,8 @@ def test_offsets_are_those_of_characters(loaded):
     _, signature = loaded
     context = "\u4e2d \U0001f600 W\u00c1 wb \ud55c wc"
     answer = ask(signature, [("wa", context)])
-    for text, start, end in zip(
-        answer["answers"][0],
-        answer["starts"][0],
-        answer["ends"][0],
-        strict=True,
-    ):
+    rows = (answer[name][0] for name in ("answers", "starts", "ends"))
+    for text, start, end in zip(*rows, strict=True):
         if start >= 0:
             assert context[start:end] == text.decode()
     assert (np.diff(answer["scores"][0]) <= 0).all()
@@ -178,10 +164,8 @@ def test_offsets_are_those_of_characters(loaded):
 def test_a_context_without_a_token_has_no_answer(loaded):
     _, signature = loaded
     answer = ask(signature, [("wa", ""), ("", " \x00 "), QUESTIONS[0]])
-    assert answer["answer"].tolist()[:2] == [b"", b""]
-    assert (
-        answer["start"].tolist()[:2] == answer["end"].tolist()[:2] == [-1, -1]
-    )
+    for name, value in {"answer": b"", "start": -1, "end": -1}.items():
+        assert answer[name].tolist()[:2] == [value, value]
     assert answer["answerable"].tolist()[:2] == [False, False]
     alone = ask(signature, QUESTIONS[:1])
     np.testing.assert_allclose(

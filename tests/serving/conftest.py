@@ -37,17 +37,11 @@ NASTY: list[bytes] = [
 
 
 class Exported(typing.NamedTuple):
-    """A fine-tuned model and what was exported from it.
+    """A fine-tuned model and what was exported from it."""
 
-    Attributes:
-      model_dir: Of the run.
-      model: The best trial's.
-      path: The exported version.
-    """
-
-    model_dir: typing.Any
-    model: typing.Any
-    path: str
+    model_dir: typing.Any  # Of the run.
+    model: typing.Any  # The best trial's.
+    path: str  # The exported version.
 
 
 def write_finetuned(folder):
@@ -80,17 +74,11 @@ def write_finetuned(folder):
             str(model_dir / f"trial_{trial}"),
             1,
         ).save()
-    about = {
-        "encoder": dataclasses.asdict(encoder),
-        "task_name": "letters",
-        "kind": "classification",
-        "labels": LABELS,
-    }
+    about = {"task_name": "letters", "kind": "classification"}
+    about |= {"encoder": dataclasses.asdict(encoder), "labels": LABELS}
     (model_dir / "model.json").write_text(json.dumps(about))
-    results = {
-        "best_on_dev": 2,
-        "trials": [{"trial": 1}, {"trial": 2, "dev": {"accuracy": 90.0}}],
-    }
+    trials = [{"trial": 1}, {"trial": 2, "dev": {"accuracy": 90.0}}]
+    results = {"best_on_dev": 2, "trials": trials}
     (model_dir / "results.json").write_text(json.dumps(results))
     return model_dir, model
 

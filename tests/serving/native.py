@@ -57,17 +57,10 @@ def ask(
     inputs: dict[str, np.ndarray],
     folder: pathlib.Path,
 ) -> dict[str, np.ndarray]:
-    """Answers of the C++ runtime.
+    """Answers of the C++ runtime to named inputs: output name -> values.
 
-    Args:
-      program: Of `build`.
-      version: Path of one version of a SavedModel.
-      signature: Its name.
-      inputs: Name -> values.
-      folder: For the request and the answer.
-
-    Returns:
-      Output name -> values.
+    `version` is the path of one version of a SavedModel; the request and the
+    answer are files in `folder`.
     """
     request, answer = folder / "request", folder / "answer"
     with open(request, "wb") as f:

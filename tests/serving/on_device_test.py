@@ -60,19 +60,16 @@ def expected(exported, tmp_path_factory):
 
 @pytest.mark.dear
 def test_files(exported):
-    model_dir, paths = exported
+    _, paths = exported
     names = ["model.float32.tflite", "model.int8.tflite"]
     assert [os.path.basename(path) for path in paths] == names
-    metadata = helpers.read_json(
-        os.path.join(os.path.dirname(paths[0]), "metadata.json")
-    )
+    folder = os.path.dirname(paths[0])
+    metadata = helpers.read_json(f"{folder}/metadata.json")
     assert metadata["kind"] == "replaced_token_detection"
-    assert metadata["bytes"][names[1]] < metadata["bytes"][names[0]]
     assert metadata["signatures"] == ["tokens", "tokens_12"]
-    assert metadata["bytes"] == {
-        name: os.path.getsize(path)
-        for name, path in zip(names, paths, strict=True)
-    }
+    sizes = [os.path.getsize(path) for path in paths]
+    assert list(metadata["bytes"].values()) == sizes
+    assert sizes[1] < sizes[0]
 
 
 @pytest.mark.dear
@@ -120,9 +117,6 @@ def test_a_taggers_words_are_in_its_segment(tagger):
     ("changes", "message"),
     [
         ({"labels": ["label 2", "label 1", "label 0"]}, "Received: others"),
-        ({"do_lower_case": False}, "Received: others"),
-        ({"has_pairs": True}, "Received: others"),
-        ({"kind": "classification"}, "Received: others"),
         ({"meaning_sha256": None}, "meaning_sha256"),
         ({"notes": []}, None),
     ],
@@ -164,12 +158,8 @@ def test_answers_are_numbers():
         ("multi_label_classification", [[0.5, 0.5, 1.0]]),
     ):
         assert answer({"logits": logits}, kind=kind) == expected
-    assert answer(
-        {"predictions": tf.constant([0.5])},
-        kind="regression",
-        scale=4.0,
-        min_value=1.0,
-    ) == [3.0]
+    half = {"predictions": tf.constant([0.5])}
+    assert answer(half, kind="regression", scale=4.0, min_value=1.0) == [3.0]
 
 
 @pytest.mark.dear

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -43,17 +44,13 @@ def ask(texts):
         "labels": [label.decode() for label in answer["label"].numpy()],
         "scores": answer["scores"].numpy().tolist(),
     }
-def ask_nothing():
-    try:
-        return ask([])
-    except tf.errors.OpError as error:
-        return {"error": str(error)}
+
 texts = json.loads(sys.argv[2])
 print(json.dumps({
     "inputs": list(call.structured_input_signature[1]),
     "outputs": sorted(call.structured_outputs),
     "all": ask(texts),
-    "none": ask_nothing(),
+    "none": ask([]),
     "each": [ask([text]) for text in texts],
 }, default=list))
 """
@@ -61,39 +58,29 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def answers(exported, tmp_path_factory):
-    path = exported.path
     # Neither the package nor the files that it was made from are at hand.
     environment = helpers.environment()
     del environment["PYTHONPATH"]
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
     result = helpers.execute(
-        "-c",
-        _CLIENT,
-        path,
-        json.dumps(TEXTS),
-        cwd=tmp_path_factory.mktemp("elsewhere"),
+        *("-c", _CLIENT, exported.path, json.dumps(TEXTS)),
+        cwd=elsewhere,
         env=environment,
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def test_signature(answers):
+def test_answers_raw_text(answers):
     assert answers["inputs"] == ["text"]
     assert answers["outputs"] == ["label", "scores", "truncated"]
-
-
-def test_answers_raw_text(answers):
     answer = answers["all"]
     assert answer["dtypes"] == ["string", "float32"]
     assert answer["shapes"] == [[5], [5, 3]]
     np.testing.assert_allclose(np.sum(answer["scores"], -1), 1.0, rtol=1e-5)
-    assert answer["labels"] == [
-        LABELS[i] for i in np.argmax(answer["scores"], -1)
-    ]
-
-
-def test_answers_an_empty_batch(answers):
-    assert "error" not in answers["none"]
+    best = np.argmax(answer["scores"], -1)
+    assert answer["labels"] == [LABELS[i] for i in best]
+    # Of no text there is an answer, too.
     assert answers["none"]["shapes"] == [[0], [0, 3]]
     assert answers["none"]["dtypes"] == ["string", "float32"]
 
@@ -115,25 +102,16 @@ def test_answers_as_the_best_model(exported, answers):
     rows[2] = [2, 7, 1, 8, 1, 7, 1, 3]
     for number, ids in rows.items():
         ids = tf.constant([ids])
-        logits = model(
-            {
-                "input_ids": ids,
-                "input_mask": tf.ones_like(ids),
-                "segment_ids": tf.zeros_like(ids),
-            }
-        )["task_outputs"]["letters"]["logits"]
+        features = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+        outputs = model(features | {"segment_ids": tf.zeros_like(ids)})
+        scores = tf.nn.softmax(outputs["task_outputs"]["letters"]["logits"])
         np.testing.assert_allclose(
-            answers["all"]["scores"][number],
-            tf.nn.softmax(logits)[0],
-            atol=1e-5,
-            err_msg=TEXTS[number],
+            answers["all"]["scores"][number], scores[0], atol=1e-5
         )
 
 
 def test_metadata(exported):
-    found = helpers.read_json(
-        os.path.join(exported.path, "assets.extra", "metadata.json")
-    )
+    found = helpers.read_json(f"{exported.path}/assets.extra/metadata.json")
     expected = {
         "kind": "classification",
         "task": "letters",
@@ -148,51 +126,36 @@ def test_metadata(exported):
         "warmup_requests": [1, 1, 8, 8, 32, 32],
     }
     assert {name: found[name] for name in expected} == expected
-    with open(os.path.join(exported.path, "assets", "vocab.txt"), "rb") as f:
+    with open(f"{exported.path}/assets/vocab.txt", "rb") as f:
         vocab = f.read()
     assert vocab.decode().split() == helpers.VOCAB
     assert found["vocab_sha256"] == hashlib.sha256(vocab).hexdigest()
     assert found["meaning_sha256"] == predictor.digest_of_meaning(found)
     assert found["versions"]["tensorflow"] == tf.__version__
-    assert found["signatures"]["serving_default"] == {
-        "inputs": {"text": {"dtype": "string", "shape": [None]}},
-        "outputs": {
-            "label": {"dtype": "string", "shape": [None]},
-            "scores": {"dtype": "float32", "shape": [None, 3]},
-            "truncated": {"dtype": "bool", "shape": [None]},
-        },
-        "method_name": "tensorflow/serving/predict",
+    default = found["signatures"]["serving_default"]
+    assert default["inputs"] == {"text": {"dtype": "string", "shape": [None]}}
+    assert default["outputs"] == {
+        "label": {"dtype": "string", "shape": [None]},
+        "scores": {"dtype": "float32", "shape": [None, 3]},
+        "truncated": {"dtype": "bool", "shape": [None]},
     }
+    methods = {"serving_default": "predict", "tokens": "predict"}
     assert {
-        name: signature["method_name"].rpartition("/")[2]
+        name: signature["method_name"].removeprefix("tensorflow/serving/")
         for name, signature in found["signatures"].items()
-    } == {
-        "serving_default": "predict",
-        "tokens": "predict",
-        "serving_bytes": "classify",
-    }
+    } == methods | {"serving_bytes": "classify"}
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"labels": LABELS[::-1]},
-        {"kind": "multi_label_classification"},
-        {"has_pairs": True},
-        {"do_lower_case": False},
-    ],
+    "change", [{"labels": LABELS[::-1]}, {"has_pairs": True}]
 )
 def test_metadata_that_were_changed_are_refused(exported, tmp_path, change):
     version = shutil.copytree(exported.path, tmp_path / "1")
     path = version / "assets.extra" / "metadata.json"
     metadata = helpers.read_json(path)
     path.write_text(json.dumps(metadata | change))
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=f"{path} the kind, labels and setti"):
         predictor.SavedModel(str(version))
-    assert str(caught.value) == (
-        f"Expected in {path} the kind, labels and settings of the export. "
-        "Received: others"
-    )
     # Only what decides the meaning; of an earlier version nothing is known.
     for other in ({"notes": []}, change | {"meaning_sha256": None}):
         path.write_text(json.dumps(metadata | other, sort_keys=True))
@@ -203,12 +166,8 @@ def test_a_vocabulary_that_was_changed_is_refused(exported, tmp_path):
     version = shutil.copytree(exported.path, tmp_path / "1")
     path = version / "assets" / "vocab.txt"
     path.write_text("\n".join(reversed(helpers.VOCAB)))
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=f"{path} the vocabulary of the expor"):
         predictor.SavedModel(str(version))
-    assert str(caught.value) == (
-        f"Expected in {path} the vocabulary of the export. Received: another "
-        "one"
-    )
     path.unlink()  # The graph has its own.
     predictor.SavedModel(str(version))
 
@@ -221,13 +180,7 @@ def test_versions(exported, tmp_path):
         str(tmp_path / "tmp-3"), str(tmp_path)
     )
     assert path == str(tmp_path / "8")
-    assert sorted(os.listdir(tmp_path)) == [
-        "1",
-        "7",
-        "8",
-        "notes",
-        "\u00b2",
-    ]
+    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes", "\u00b2"]
 
 
 def test_nothing_is_left_of_an_export_that_fails(
@@ -244,46 +197,35 @@ def test_nothing_is_left_of_an_export_that_fails(
 
 
 def test_files_for_the_server(exported, tmp_path, monkeypatch):
-    folder = os.path.dirname(exported.path)
-    assert sorted(os.listdir(folder)) == [
-        "1",
-        "batching_parameters.txt",
-        "compose.yaml",
-        "models.config",
-    ]
-
-    def read(name):
-        with open(os.path.join(folder, name)) as f:
-            return f.read()
-
+    folder = pathlib.Path(exported.path).parent
+    files = ["batching_parameters.txt", "compose.yaml", "models.config"]
+    assert sorted(os.listdir(folder)) == ["1", *files]
     parsed = model_server_config_pb2.ModelServerConfig()
-    text_format.Parse(read("models.config"), parsed)
+    text_format.Parse((folder / "models.config").read_text(), parsed)
     (model,) = parsed.model_config_list.config
     assert (model.name, model.base_path) == ("letters", "/models/letters")
-    (service,) = yaml.safe_load(read("compose.yaml"))["services"].values()
+    compose = yaml.safe_load((folder / "compose.yaml").read_text())
+    (service,) = compose["services"].values()
     assert service["image"].startswith("tensorflow/serving:")
     assert service["volumes"] == [".:/models/letters:ro"]
+
+    def write():
+        return server_files.write(str(tmp_path), "letters", exported.path)
+
     # What a user changed stays.
     (tmp_path / "models.config").write_text("mine")
-    assert server_files.write(str(tmp_path), "letters", exported.path) == [
-        "batching_parameters.txt",
-        "compose.yaml",
-    ]
+    assert write() == files[:2]
     assert (tmp_path / "models.config").read_text() == "mine"
     # What an export of another kind wrote does not.
-    batching, first = (
-        tmp_path / "batching_parameters.txt",
-        read("batching_parameters.txt"),
-    )
+    batching = tmp_path / files[0]
+    first = batching.read_text()
     monkeypatch.setattr(server_files, "_can_split", lambda version: False)
-    for written in (["batching_parameters.txt"], []):
-        assert written == server_files.write(
-            str(tmp_path), "letters", exported.path
-        )
+    assert write() == files[:1]
+    assert write() == []
     assert batching.read_text() != first
     batching.write_text("mine")
     monkeypatch.undo()
-    assert not server_files.write(str(tmp_path), "letters", exported.path)
+    assert not write()
 
 
 def _parameters_class():
@@ -298,28 +240,14 @@ def _parameters_class():
         dependency=["google/protobuf/wrappers.proto"],
     )
     message = file.message_type.add(name="BatchingParameters")
-    for number, (name, wrapper) in enumerate(
-        {
-            "max_batch_size": "Int64Value",
-            "batch_timeout_micros": "Int64Value",
-            "max_enqueued_batches": "Int64Value",
-            "num_batch_threads": "Int64Value",
-            "max_execution_batch_size": "Int64Value",
-            "enable_large_batch_splitting": "BoolValue",
-        }.items()
-    ):
-        message.field.add(
-            name=name,
-            number=1 + number,
-            label="LABEL_OPTIONAL",
-            type="TYPE_MESSAGE",
-            type_name=f".google.protobuf.{wrapper}",
-        )
+    fields = ["max_batch_size", "batch_timeout_micros", "max_enqueued_batches"]
+    fields += ["num_batch_threads", "max_execution_batch_size"]
+    for number, name in enumerate([*fields, "enable_large_batch_splitting"], 1):
+        wrapper = "BoolValue" if name.startswith("enable") else "Int64Value"
+        field = message.field.add(name=name, number=number, type="TYPE_MESSAGE")
+        field.type_name = f".google.protobuf.{wrapper}"
     message.field.add(
-        name="pad_variable_length_inputs",
-        number=20,
-        label="LABEL_OPTIONAL",
-        type="TYPE_BOOL",
+        name="pad_variable_length_inputs", number=20, type="TYPE_BOOL"
     )
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
@@ -367,43 +295,32 @@ def test_the_model_takes_its_warm_up_requests(exported):
     assert sizes == [1, 1, 8, 8, 32, 32]
 
 
-@pytest.mark.parametrize(
-    "name, folder, expected",
-    [(None, "my model", "my_model"), ("a.b-1", "x", "a.b-1")],
-)
-def test_name_of_the_model(name, folder, expected):
-    assert server_files.model_name(f"/served/{folder}/", name) == expected
-
-
 def test_the_name_of_a_configuration_stays(exported, tmp_path):
     server_files.write(str(tmp_path), "reviews", exported.path)
     assert server_files.model_name(str(tmp_path)) == "reviews"
     server_files.refuse_other_name(str(tmp_path), "reviews")
-    with pytest.raises(
-        ValueError, match="has, reviews, or another --output. R"
-    ):
+    with pytest.raises(ValueError, match="has, reviews, or another --output"):
         server_files.refuse_other_name(str(tmp_path), "other")
-
-
-def test_refuses_a_name_that_is_no_address():
+    assert server_files.model_name("/served/my model/", None) == "my_model"
+    assert server_files.model_name("/served/x/", "a.b-1") == "a.b-1"
     with pytest.raises(ValueError, match="Received: 'a/b'"):
         server_files.model_name("/served", "a/b")
 
 
-def refusal(model_dir, output, **options):
-    with pytest.raises(ValueError) as caught:
+def assert_refused(match, model_dir, output, **options):
+    with pytest.raises(ValueError, match=match):
         saved_model.export(str(model_dir), str(output), **options)
     assert not os.path.exists(output)
-    return str(caught.value)
 
 
-def test_refuses_a_pretrained_model(tmp_path):
+def test_refuses_what_is_no_fine_tuned_model(tmp_path):
+    output = tmp_path / "exported"
+    assert_refused("^Expected a checkpoint: ", tmp_path / "model", output)
     helpers.write_pretrained(tmp_path / "model")
-    assert refusal(
-        tmp_path / "model", tmp_path / "exported", kind="classification"
-    ) == (
-        "Expected a model that was fine-tuned for classification. Received: "
-        f"{tmp_path / 'model'}, with no fine-tuned head"
+    assert_refused(
+        "with no fine-tuned head$",
+        *(tmp_path / "model", output),
+        kind="classification",
     )
 
 
@@ -411,47 +328,34 @@ def test_refuses_a_pretrained_model(tmp_path):
 def test_refuses_an_unfinished_run(tmp_path, name):
     model_dir, _ = write_finetuned(tmp_path)
     os.remove(model_dir / name)
-    assert refusal(model_dir, tmp_path / "exported") == (
-        f"Expected a finished fine-tuning run with {name} in {model_dir}: run "
-        "electra-tf finetune first"
-    )
+    match = f"a finished fine-tuning run with {name} in {model_dir}: "
+    assert_refused(match, model_dir, tmp_path / "exported")
 
 
-@pytest.mark.parametrize("trials", ["x", [1]])
-def test_refuses_odd_results(tmp_path, trials):
+def test_refuses_odd_results(tmp_path):
     model_dir, _ = write_finetuned(tmp_path)
-    results = {"best_on_dev": 2, "trials": trials}
-    (model_dir / "results.json").write_text(json.dumps(results))
-    assert refusal(model_dir, tmp_path / "exported") == (
-        f"{model_dir}/results.json: trials must be a list, each part of it an "
-        f"object. Received: {trials!r}"
-    )
+    results = '{"best_on_dev": 2, "trials": [1]}'
+    (model_dir / "results.json").write_text(results)
+    assert_refused("trials must be a list", model_dir, tmp_path / "exported")
 
 
 @pytest.mark.parametrize("kind", ["classification", "question_answering"])
 def test_refuses_two_texts_without_a_second_segment(tmp_path, kind):
     found = models.finetuned(kind)
     name = "electra/embeddings/token_type_embeddings"
-    head = found.head
+    options = found.head.options
     if kind == "classification":
-        head = dataclasses.replace(head, options={"has_pairs": True})
+        options = {"has_pairs": True}
     one_segment = dataclasses.replace(
         found,
         tensors=found.tensors | {name: found.tensors[name][:1]},
         discriminator=dataclasses.replace(
             found.discriminator, type_vocab_size=1
         ),
-        head=head,
+        head=dataclasses.replace(found.head, options=options),
     )
-    model_dir = tmp_path / "model"
-    electra_tf_format.write(one_segment, str(model_dir))
-    assert refusal(model_dir, tmp_path / "exported") == (
-        "Expected an encoder with a segment for each of two texts. Received: "
-        f"{model_dir}, with type_vocab_size=1"
+    electra_tf_format.write(one_segment, str(tmp_path / "model"))
+    assert_refused(
+        "a segment for each of two texts.*type_vocab_size=1",
+        *(tmp_path / "model", tmp_path / "exported"),
     )
-
-
-def test_refuses_a_directory_that_is_no_model(tmp_path):
-    message = refusal(tmp_path / "model", tmp_path / "exported")
-    assert message.startswith("Expected a checkpoint: ")
-    assert message.endswith("does not exist")

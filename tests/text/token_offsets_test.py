@@ -58,31 +58,19 @@ def test_what_leaves_no_trace_is_counted(tokenizer):
     # long word, an emoji.
     text = b"un\x00a \xffe" + b" " + b"x" * 201 + "\U0001f600 e".encode()
     assert spans(tokenizer, text) == [
-        [
-            ("una", (0, 4)),
-            ("e", (5, 6)),
-            ("[UNK]", (7, 209)),
-            ("e", (210, 211)),
-        ]
+        [("una", (0, 4)), ("e", (5, 6)), ("[UNK]", (7, 209)), ("e", (210, 211))]
     ]
 
 
 def test_random_characters(tokenizer):
     draw = random.Random(3)
-    ranges = [
-        (0, 0x3000),
-        (0xAC00, 0xAD00),
-        (0xF900, 0xFA80),
-        (0x1F600, 0x1F650),
-    ]
-    texts = [
-        "".join(
-            chr(draw.randrange(*draw.choice(ranges)))
-            for _ in range(draw.randrange(30))
-        ).encode()
-        for _ in range(300)
-    ]
-    texts += [draw.randbytes(draw.randrange(30)) for _ in range(300)]
+    ranges = [(0, 0x3000), (0xAC00, 0xAD00)]
+    ranges += [(0xF900, 0xFA80), (0x1F600, 0x1F650)]
+    texts = [draw.randbytes(draw.randrange(30)) for _ in range(300)]
+    for _ in range(300):
+        size = draw.randrange(30)
+        chars = [chr(draw.randrange(*draw.choice(ranges))) for _ in range(size)]
+        texts.append("".join(chars).encode())
     ids, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(texts))
     assert ids.to_list() == tokenizer.tokenize(tf.constant(texts)).to_list()
     for text, row_starts, row_ends in zip(
@@ -90,10 +78,8 @@ def test_random_characters(tokenizer):
     ):
         length = len(text.decode("utf-8", "ignore"))
         assert row_starts == sorted(row_starts)
-        assert all(
-            0 <= start < end <= length
-            for start, end in zip(row_starts, row_ends, strict=True)
-        )
+        for start, end in zip(row_starts, row_ends, strict=True):
+            assert 0 <= start < end <= length
 
 
 def test_refuses_to_guess_where_cleaned_text_comes_from(tmp_path):

@@ -2,10 +2,7 @@
 
 import dataclasses
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -14,28 +11,13 @@ from electra_tf.text import tokenization, vocabulary
 from tests import helpers, notices
 
 VOCAB = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "un",  # 5
-    "##aff",
-    "##able",
-    "cafe",  # 8
-    "café",
-    "Café",
-    "[",  # 11
-    "mask",
-    "]",
-    "，",  # 14
-    "中",
-    "国",
-    "σας",  # 17
-    "가다",
-    "x",  # 19
-    "##x",
-    "$",
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("un", "##aff", "##able"),  # 5
+    *("cafe", "café", "Café"),  # 8
+    *("[", "mask", "]"),  # 11
+    *("，", "中", "国"),  # 14
+    *("σας", "가다"),  # 17
+    *("x", "##x", "$"),  # 19
 ]
 
 
@@ -57,13 +39,9 @@ def ids_of(tokenizer, *lines):
 def test_special_tokens_and_size(tokenizer):
     assert tokenizer.vocab == VOCAB
     assert tokenizer.vocab_size == len(VOCAB)
-    assert [
-        tokenizer.pad_token_id,
-        tokenizer.unk_token_id,
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.mask_token_id,
-    ] == [0, 1, 2, 3, 4]
+    ids = [tokenizer.pad_token_id, tokenizer.unk_token_id]
+    ids += [tokenizer.cls_token_id, tokenizer.sep_token_id]
+    assert [*ids, tokenizer.mask_token_id] == [0, 1, 2, 3, 4]
 
 
 def test_padding_is_0_wherever_pad_is(tmp_path):
@@ -106,29 +84,27 @@ def test_tokenize(tokenizer, text, tokens):
     assert tokenizer.convert_ids_to_tokens(ids) == tokens
 
 
-def test_tokenize_keeps_accents(tmp_path):
+@pytest.mark.parametrize(
+    ("do_lower_case", "strip_accents", "ids"),
+    [
+        (True, False, [[9], [18]]),
+        # Without lower-casing accents are kept anyway.
+        (False, True, [[10], [18]]),
+        (False, False, [[10], [18]]),
+    ],
+)
+def test_tokenize_keeps_accents(tmp_path, do_lower_case, strip_accents, ids):
     tokenizer = helpers.make_tokenizer(
-        write_vocab(tmp_path), strip_accents=False
+        write_vocab(tmp_path), do_lower_case, strip_accents
     )
-    assert ids_of(tokenizer, "CAFÉ", "가다") == [[9], [18]]
-
-
-@pytest.mark.parametrize("strip_accents", [True, False])
-def test_no_lower_case_keeps_accents_anyway(tmp_path, strip_accents):
-    tokenizer = helpers.make_tokenizer(
-        write_vocab(tmp_path), do_lower_case=False, strip_accents=strip_accents
-    )
-    assert ids_of(tokenizer, "Café cafe", "가다") == [[10, 8], [18]]
-
-
-def test_tokenize_skips_invalid_utf8(tokenizer):
-    assert ids_of(tokenizer, b"un\xff\xe2\x82 x") == [[5, 19]]
+    assert ids_of(tokenizer, "Café", "가다") == ids
 
 
 def test_tokenize_gives_int32_rows(tokenizer):
-    ids = tokenizer.tokenize(tf.constant(["", "x un", ""]))
+    # What is no UTF-8 is passed over.
+    ids = tokenizer.tokenize(tf.constant(["", b"un\xff\xe2\x82 x", ""]))
     assert ids.dtype == tf.int32
-    assert ids.to_list() == [[], [19, 5], []]
+    assert ids.to_list() == [[], [5, 19], []]
     assert tokenizer.tokenize(tf.constant([], tf.string)).to_list() == []
 
 
@@ -140,23 +116,19 @@ def test_entries_that_cannot_match_keep_their_ids(tmp_path):
 
 
 def test_exported_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
-    class Exported(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokenizer = tokenizer
+    exported = tf.Module()
+    exported.tokenizer = tokenizer
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, text):
-            tokens = self.tokenizer.tokenize(text)
-            return self.tokenizer.pack_inputs([tokens], max_seq_length=8)
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def pack(text):
+        return tokenizer.pack_inputs([tokenizer.tokenize(text)], 8)
 
+    exported.pack = pack
     folder = str(tmp_path / "exported")
-    tf.saved_model.save(Exported(), folder)
-    packed = tf.saved_model.load(folder)(tf.constant(["unaffable", "x"]))
-    assert packed["input_ids"].numpy().tolist() == [
-        [2, 5, 6, 7, 3],
-        [2, 19, 3, 0, 0],
-    ]
+    tf.saved_model.save(exported, folder)
+    packed = tf.saved_model.load(folder).pack(tf.constant(["unaffable", "x"]))
+    expected = [[2, 5, 6, 7, 3], [2, 19, 3, 0, 0]]
+    assert packed["input_ids"].numpy().tolist() == expected
 
 
 def test_convert_ids_to_tokens_refuses_other_ids(tokenizer):
@@ -215,12 +187,9 @@ def test_pack_truncates_as_by_popping_from_the_longer_segment(tokenizer):
             assert row == expected + [0] * (room + 3 - len(expected))
 
 
-def test_pack_refuses_a_length_without_room(tokenizer):
+def test_pack_refuses_what_has_no_room(tokenizer):
     with pytest.raises(ValueError, match="at least 5 for 2 segment"):
         pack(tokenizer, [([5], [6])], 4)
-
-
-def test_pack_refuses_three_segments(tokenizer):
     with pytest.raises(ValueError, match=r"one or two segments.*3"):
         pack(tokenizer, [([5], [6], [7])], 12)
 
@@ -228,6 +197,9 @@ def test_pack_refuses_three_segments(tokenizer):
 def test_load_vocab_strips_and_ignores_blank_lines_at_the_end(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("\r\n".join([*VOCAB[:-1], " $", "", ""]).encode())
+    assert vocabulary.load_vocab(path) == VOCAB
+    # A byte order mark means nothing.
+    path.write_text("\n".join(VOCAB), encoding="utf-8-sig")
     assert vocabulary.load_vocab(path) == VOCAB
 
 
@@ -242,36 +214,23 @@ def test_blank_lines_are_ids_that_text_never_gets(tmp_path):
     assert vocabulary.load(path).tokens == found.tokens
 
 
-def test_a_byte_order_mark_of_a_vocabulary_means_nothing(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(VOCAB), encoding="utf-8-sig")
-    assert vocabulary.load_vocab(path) == VOCAB
-
-
-def test_load_vocab_refuses_a_missing_file(tmp_path):
+def test_load_vocab_refuses_what_is_no_file(tmp_path):
     with pytest.raises(ValueError, match=r"none\.txt'.*does not exist"):
         vocabulary.load_vocab(tmp_path / "none.txt")
-
-
-def test_load_vocab_refuses_a_folder(tmp_path):
     with pytest.raises(ValueError, match="Cannot read the vocabulary"):
         vocabulary.load_vocab(tmp_path)
+
+
+SPECIAL = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "which is empty"),
         (b"\n\n", "which is empty"),
-        (b"[PAD]\nx\xff\n", r"whose byte 7 is 0xff"),
-        (
-            b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n",
-            r"'a' on lines 6 and 8",
-        ),
-        (
-            b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nx\n",
-            r"with 5 entries and without \[MASK\]",
-        ),
+        (b"[PAD]\nx\xff\n", "whose byte 7 is 0xff"),
+        (SPECIAL + b"a\nb\na\n", "'a' on lines 6 and 8"),
+        (SPECIAL[:-7] + b"x\n", r"with 5 entries and without \[MASK\]"),
         (
             b"[PAD]\n##" + b"\xe0\xb8\x81" * 90 + b"\n",
             "at most 256 bytes. Received: .* with one of 270 on line 2",
@@ -288,21 +247,50 @@ def test_load_vocab_refuses(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_settings_beside_a_vocabulary(tmp_path):
-    vocab_file = write_vocab(tmp_path)
+@pytest.fixture
+def settings_file(tmp_path):
+    """The file beside a vocabulary, which is not there."""
+    return pathlib.Path(vocabulary.settings_file(write_vocab(tmp_path)))
+
+
+def test_load_settings(settings_file):
+    vocab_file = settings_file.with_suffix("")
     assert vocabulary.load(vocab_file).do_lower_case is None
-    path = pathlib.Path(vocabulary.settings_file(vocab_file))
-    path.write_text('{"do_lower_case": false, "strip_accents": true, "a": 1}')
+    assert vocabulary.load(vocab_file).text_cleaning == "none"
+    settings = {"do_lower_case": False, "strip_accents": True}
+    settings_file.write_text(json.dumps(settings | {"vocab_size": 22}))
     found = vocabulary.load(vocab_file)
     assert (found.do_lower_case, found.strip_accents) == (False, True)
-    for content in ("{", "[]", '{"do_lower_case": 1, "strip_accents": true}'):
-        path.write_text(content)
-        with pytest.raises(ValueError, match="true or false for do_lower_case"):
-            vocabulary.load(vocab_file)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(ValueError, match="vocabulary's settings .*json"):
-        vocabulary.load(vocab_file)
+    assert vocabulary.load(vocab_file).text_cleaning == "none"
+    settings["text_cleaning"] = "kcelectra"
+    settings_file.write_text(json.dumps(settings))
+    assert vocabulary.load(vocab_file).text_cleaning == "kcelectra"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "true or false for do_lower_case"),
+        ("[]", "true or false for do_lower_case"),
+        (
+            '{"do_lower_case": 1, "strip_accents": true}',
+            "true or false for do_lower_case",
+        ),
+        (
+            '{"do_lower_case": false, "strip_accents": false, '
+            '"text_cleaning": "soap"}',
+            "vocab.txt.json: Expected.*'soap'",
+        ),
+        (None, "vocabulary's settings .*json"),
+    ],
+)
+def test_load_settings_refuses(settings_file, content, message):
+    if content is None:
+        settings_file.mkdir()
+    else:
+        settings_file.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        vocabulary.load(settings_file.with_suffix(""))
 
 
 # What a locale of ICU lowers in its own way, and Greek's final sigma.
@@ -321,15 +309,9 @@ def test_lower_case_is_the_same_in_every_locale(locale):
         "words = tokenization.split_into_words([sys.argv[1]], True, False)\n"
         "print(ascii(b' '.join(words[0].numpy().tolist()).decode()))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program, OF_LOCALES],
-        cwd=helpers.ROOT,
-        env=os.environ | {"LC_ALL": locale, "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.strip() == ascii(OF_LOCALES.lower())
+    env = helpers.environment(LC_ALL=locale, PYTHONUTF8="1")
+    result = helpers.execute("-c", program, OF_LOCALES, env=env)
+    assert result.stdout.strip() == ascii(OF_LOCALES.lower()), result.stderr
 
 
 def test_lower_case_is_that_of_python():
@@ -350,37 +332,15 @@ def test_text_is_cleaned_first(tmp_path):
         helpers.make_tokenizer(vocab_file, text_cleaning="koelectra")
 
 
-def test_load_text_cleaning(tmp_path):
-    vocab_file = write_vocab(tmp_path)
-    assert vocabulary.load(vocab_file).text_cleaning == "none"
-    settings = {"do_lower_case": False, "strip_accents": False}
-    path = vocabulary.settings_file(vocab_file)
-    for written, expected in (
-        (settings, "none"),
-        (settings | {"text_cleaning": "kcelectra"}, "kcelectra"),
-    ):
-        with open(path, "w") as f:
-            json.dump(written, f)
-        assert vocabulary.load(vocab_file).text_cleaning == expected
-    with open(path, "w") as f:
-        json.dump(settings | {"text_cleaning": "soap"}, f)
-    with pytest.raises(ValueError, match="vocab.txt.json: Expected.*'soap'"):
-        vocabulary.load(vocab_file)
-
-
 def test_a_vocabulary_that_was_changed_behind_a_model_is_refused(tmp_path):
-    written = vocabulary.Vocabulary(
-        (*vocabulary.SPECIAL_TOKENS, "a", "b"), True
-    )
-    vocabulary.write(written, tmp_path)
+    tokens = (*vocabulary.SPECIAL_TOKENS, "a", "b")
+    vocabulary.write(vocabulary.Vocabulary(tokens, True), tmp_path)
     path = tmp_path / "vocab.txt"
-    assert vocabulary.load(path).tokens == written.tokens
+    assert vocabulary.load(path).tokens == tokens
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert vocabulary.load(path).tokens == written.tokens
+    assert vocabulary.load(path).tokens == tokens
     path.write_text("\n".join([*vocabulary.SPECIAL_TOKENS, "b", "a"]))
-    with pytest.raises(
-        ValueError, match="tokens that .*json' was written with"
-    ):
+    with pytest.raises(ValueError, match="tokens that .*json' was written wi"):
         vocabulary.load(path)
     settings = pathlib.Path(vocabulary.settings_file(path))
     settings.write_text('{"do_lower_case": true, "strip_accents": true}')

@@ -59,6 +59,6 @@ def test_a_tokenizer_needs_the_special_tokens():
 
 def test_a_file_system_that_cannot_be_asked_is_told_in_a_line():
     path = "nosuchscheme://bucket/vocab.txt"
-    with pytest.raises(ValueError, match=f"Cannot look for {path}") as caught:
+    line = f"^[^\\n]*Cannot look for {path}[^\\n]*$"
+    with pytest.raises(ValueError, match=line):
         vocabulary.load_of_size(path, 9)
-    assert "\n" not in str(caught.value)

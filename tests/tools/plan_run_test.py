@@ -54,9 +54,7 @@ def test_says_where_a_run_takes_fewer_steps(capsys):
 def test_an_open_dtype_is_settled(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        plan,
-        "this_cpu",
-        lambda precision: asked.append(precision) or A100,
+        plan, "this_cpu", lambda precision: asked.append(precision) or A100
     )
     flags = [f"--gin_file={SMALL}", "--hardware=this_cpu"]
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])
@@ -92,9 +90,3 @@ def test_mistakes_end_in_one_line(flags, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_refuses_a_negative_micro_batch(capsys):
-    with pytest.raises(SystemExit):
-        plan_run.main([f"--gin_file={SMALL}", "--micro_batch_size=-4"])
-    assert "expected a whole number of at least 1" in capsys.readouterr().err

@@ -26,16 +26,6 @@ def test_the_products_are_computed_every_time(shape):
     assert 1e8 < found < 20 * numpy_rate(*shape)
 
 
-def test_chains_share_nothing():
-    """Computed once for all of them they would be four times as fast."""
-    one, four = (
-        matmul_rate.MatmulRate((512, 512, 512), 8, num_chains=number)
-        for number in (1, 4)
-    )
-    found = [max(r.measure_by_cpu() for _ in range(4)) for r in (one, four)]
-    assert found[1] < 2.5 * found[0]
-
-
 def test_the_rate_of_a_strategy_is_that_of_the_cores(monkeypatch):
     """Which are those that the process may use, twice for two workers."""
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")

@@ -52,16 +52,13 @@ def test_a_batch_that_does_not_fit_is_cut():
 
 
 def test_a_run_says_how_it_cuts_its_batch():
-    run = config()
-    run = dataclasses.replace(
-        run, run=dataclasses.replace(run.run, micro_batch_size=2)
-    )
+    run = with_run(micro_batch_size=2)
     assert plan.plan(run, HARDWARE).micro_batch_size == 2
     assert plan.plan(run, HARDWARE, 1, 4).micro_batch_size == 4
-    with pytest.raises(
-        errors.ConfigError, match="micro_batch_size=3, examples=8"
-    ):
+    with pytest.raises(errors.ConfigError, match="size=3, examples=8"):
         plan.plan(run, HARDWARE, 1, 3)
+    with pytest.raises(errors.ConfigError, match="num_devices=3"):
+        plan.plan(config(), HARDWARE, num_devices=3)
 
 
 def test_what_does_not_learn_takes_its_weights_alone():
@@ -77,34 +74,28 @@ def test_what_does_not_learn_takes_its_weights_alone():
 
 def test_a_softmax_over_every_token_is_kept():
     """Its logits, exponentials and gradients, of 9 tokens more than MLM's 3."""
-    scored = {
-        name: plan.plan(
+    masked, every = (
+        plan.plan(
             config(discriminator_objective=name, copy_mechanism=False), HARDWARE
         )
         for name in ("replace_mlm", "all_tokens_mlm")
-    }
-    more = (
-        scored["all_tokens_mlm"].memory["activations"]
-        - scored["replace_mlm"].memory["activations"]
     )
+    more = every.memory["activations"] - masked.memory["activations"]
     assert more == 8 * 9 * len(helpers.VOCAB) * 3 * 4
-    assert scored["all_tokens_mlm"].flops_as_the_paper_counts is None
+    assert every.flops_as_the_paper_counts is None
 
 
-def test_devices_must_share_evenly():
-    with pytest.raises(errors.ConfigError, match="num_devices=3"):
-        plan.plan(config(), HARDWARE, num_devices=3)
+def with_run(**changes):
+    whole = config()
+    return dataclasses.replace(
+        whole, run=dataclasses.replace(whole.run, **changes)
+    )
 
 
 def test_gradients_of_half_the_bits_are_half_the_bytes():
-    whole = config()
-    half = dataclasses.replace(
-        whole,
-        run=dataclasses.replace(whole.run, gradient_reduction_dtype="bfloat16"),
-    )
     sent, less = (
         plan.plan(run, HARDWARE, num_devices=4).all_reduce_bytes
-        for run in (whole, half)
+        for run in (config(), with_run(gradient_reduction_dtype="bfloat16"))
     )
     assert less == sent / 2 > 0
 

@@ -1,6 +1,5 @@
 """Tests of training/workers.py; whole clusters are in end_to_end/."""
 
-import dataclasses
 import itertools
 import types
 
@@ -66,12 +65,9 @@ def beside(monkeypatch):
 def test_workers_that_do_the_same_are_not_refused(beside):
     read = {"the training records": "12ab", "the held-out records": None}
     assert beside((config(), read), (config(), read)) == [None, None]
-
-
-def test_folders_are_each_workers_own(beside):
-    read = {"the training records": "12ab"}
-    ours, theirs = config("model", data="a"), config("/mnt/model", data="b")
-    assert beside((ours, read), (theirs, read)) == [None, None]
+    # Folders are each worker's own.
+    other = config("/mnt/model", data="b")
+    assert beside((config(), read), (other, read)) == [None, None]
 
 
 def test_another_seed_rate_or_data_are_refused(beside):
@@ -114,41 +110,38 @@ def test_variables_are_known_by_their_values():
     assert ours != digest([[1.0, 2.0], [3.0, 4.0]], 6)
 
 
-def test_a_lost_worker_is_said_in_one_line():
-    with (
-        pytest.raises(
-            errors.TrainingError,
-            match="Another worker has gone, and a cluster cannot train without "
-            "it. Start all workers again to go on .* checkpoint in model "
+@pytest.mark.parametrize(
+    ("error", "message", "line"),
+    [
+        (
+            tf.errors.UnavailableError,  # What is raised by those left.
+            "Collective ops is aborted by: /job:worker/task:1 has disconnected",
+            "^Another worker has gone, .* checkpoint in model "
             r"\(TensorFlow: /job:worker/task:1 has disconnected\)$",
         ),
-        workers.lost("model"),
-    ):
-        # What TensorFlow raises on the workers that are left.
-        raise tf.errors.UnavailableError(
-            None,
-            None,
-            "Collective ops is aborted by: /job:worker/task:1 has disconnected",
-        )
-
-
-def test_workers_that_do_different_things_are_no_lost_ones():
-    with (
-        pytest.raises(errors.TrainingError) as caught,
-        workers.lost("model"),
-    ):
-        raise tf.errors.InternalError(
-            None,
-            None,
+        (
+            tf.errors.InternalError,
             "Collective ops is aborted by: Shape mismatch in the collective "
             "instance 100. Op at device 0 expected shape [1]\nMore of it",
-        )
-    assert str(caught.value) == (
-        "The workers have come to do different things. Start all of them again "
-        "with the same electra_tf, flags, gin files and data to go on from the "
-        "last checkpoint in model (TensorFlow: Shape mismatch in the "
-        "collective instance 100)"
-    )
+            "^The workers have come to do different things. .* in model "
+            r"\(TensorFlow: Shape mismatch in the collective instance 100\)$",
+        ),
+    ],
+)
+def test_a_lost_worker_is_said_in_one_line(error, message, line):
+    with (
+        pytest.raises(errors.TrainingError, match=line),
+        workers.lost("model"),
+    ):
+        raise error(None, None, message)
+
+
+def test_other_errors_stay_what_they_are():
+    with (
+        pytest.raises(tf.errors.InternalError, match="something else"),
+        workers.lost("model"),
+    ):
+        raise tf.errors.InternalError(None, None, "something else")
 
 
 def test_other_code_is_refused(beside, monkeypatch):
@@ -167,21 +160,3 @@ def test_other_checkpoints_are_refused(beside, tmp_path):
     (tmp_path / "b" / "model.ckpt-3.index").write_text("other weights")
     for line in beside((ours, {}), (theirs, {})):
         assert "in: the checkpoints in RunConfig.model_dir, which all" in line
-
-
-def test_what_may_be_missing_is_compared_as_one_value():
-    inner = dataclasses.make_dataclass("Inner", ["size"])
-    outer = dataclasses.make_dataclass(
-        "Outer", ["model", ("questions", object, None)]
-    )
-    for questions in (None, inner(5)):
-        found = workers._flat(outer(inner(3), questions))
-        assert found == {"model.size": 3, "questions": questions}
-
-
-def test_other_errors_stay_what_they_are():
-    with (
-        pytest.raises(tf.errors.InternalError, match="something else"),
-        workers.lost("model"),
-    ):
-        raise tf.errors.InternalError(None, None, "something else")

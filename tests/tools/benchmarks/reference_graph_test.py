@@ -43,8 +43,7 @@ def data():
 
 @pytest.mark.dear
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"untied_generator": False, "generator_hidden_size": 1.0}],
+    "changes", [{}, {"untied_generator": False, "generator_hidden_size": 1.0}]
 )
 def test_loss_and_gradients_are_those_of_the_model(changes):
     model, reference = build(**changes)

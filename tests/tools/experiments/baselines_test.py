@@ -33,19 +33,6 @@ def test_labels_are_balanced_where_that_is_better():
     assert chosen["dev_accuracy"] == 100.0
 
 
-def test_pairs_of_words_and_words_of_two_texts_are_tried():
-    texts = ["not good", "good", "not bad", "bad"]
-    train = (texts, ["neg", "pos", "pos", "neg"])
-    chosen, _ = baselines.fit_tfidf(train, train)
-    assert (chosen["max_words"], chosen["min_texts"]) == (2, 1)
-    # Words of one text alone tell which row it is.
-    noisy = [f"{x} row{i}" for i, x in enumerate(["good", "bad"] * 3)]
-    labels = ["pos", "neg", "pos", "neg", "neg", "pos"]
-    dev = (["good row4", "bad row5"], ["pos", "neg"])
-    chosen, _ = baselines.fit_tfidf((noisy, labels), dev, strengths=(1e4,))
-    assert chosen["min_texts"] == 2
-
-
 @pytest.mark.parametrize(
     ("kind", "accuracies", "key"),
     [

@@ -1,7 +1,6 @@
 """Tests of run_experiments.py: commands, the queue, tables, and one suite."""
 
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -53,24 +52,10 @@ _OF_BERT = (
     f'--gin_param=FinetuningConfig.init_checkpoint="{_PRETRAINED}" '
     "--model_dir=build/experiments/runs/objectives/bert/6e12/seed_2/rte",
 )
-_ENGLISH = "build/experiments/runs/results/english/own_steps/pretraining"
-_OF_ENGLISH = (
-    "python -m electra_tf.run_pretraining --gin_file=gin/results/english.gin "
-    f"--gin_param=RunConfig.seed=42 --model_dir={_ENGLISH}",
-    "python -m electra_tf.run_finetuning --gin_file=gin/finetune/sst.gin "
-    "--gin_file=gin/results/finetuning.gin "
-    "--gin_param=FinetuningDataConfig.num_train_epochs=0.5 "
-    "--gin_param=FinetuningConfig.num_trials=2 "
-    "--gin_param=FinetuningConfig.from_scratch=True "
-    "--gin_param=RunConfig.seed=42 "
-    f'--gin_param=FinetuningConfig.init_checkpoint="{_ENGLISH}" '
-    "--model_dir="
-    "build/experiments/runs/public_sets/from_scratch/own_steps/sst",
-)
-_REVIEWS = "build/imdb/runs/results/imdb/own_steps/pretraining"
+_REVIEWS = "build/imdb/runs/results/imdb/own_steps"
 _OF_REVIEWS = (
     "python -m electra_tf.run_pretraining --gin_file=gin/results/imdb.gin "
-    f"--gin_param=RunConfig.seed=1 --model_dir={_REVIEWS}",
+    f"--gin_param=RunConfig.seed=1 --model_dir={_REVIEWS}/pretraining",
     "python -m electra_tf.run_finetuning "
     "--gin_file=gin/results/imdb_finetuning.gin "
     "--gin_param=FinetuningDataConfig.train_file="
@@ -81,8 +66,8 @@ _OF_REVIEWS = (
     "--gin_param=OptimizerConfig.learning_rate=0.002 "
     "--gin_param=OptimizerConfig.layerwise_lr_decay=0.4 "
     "--gin_param=FinetuningConfig.dropout=0.1 --gin_param=RunConfig.seed=1 "
-    f'--gin_param=FinetuningConfig.init_checkpoint="{_REVIEWS}" '
-    "--model_dir=build/imdb/runs/results/imdb/own_steps/400",
+    "--gin_param=FinetuningConfig.init_checkpoint="
+    f'"{_REVIEWS}/pretraining" --model_dir={_REVIEWS}/400',
 )
 _OF_TFIDF = (
     "python tools/experiments/baselines.py --kind=tfidf "
@@ -97,7 +82,6 @@ _OF_TFIDF = (
     ("suite", "row", "task", "expected"),
     [
         ("objectives", "bert", "rte", _OF_BERT),
-        ("public_sets", "from_scratch", "sst", _OF_ENGLISH),
         ("few_labels", "pretrained", "400", _OF_REVIEWS),
         ("few_labels", "tfidf", "400", _OF_TFIDF),
     ],
@@ -162,9 +146,7 @@ def test_warm_up_keeps_its_share():
     (stage,) = whole["bert"].stages
     # 10,000 of the million steps of its file.
     assert stage.config.optimizer.warmup_proportion == 0.01
-
-
-def test_without_a_budget_a_row_has_its_own_steps():
+    # Without a budget a row has its own steps.
     found = variants("models", budgets=(None,), size_gin_file="")
     (stage,) = found["small"].stages
     assert stage.num_steps == 1000000
@@ -176,7 +158,6 @@ def test_without_a_budget_a_row_has_its_own_steps():
 def test_suites_share_the_runs_of_a_gin_file():
     found = variants("training_algorithms")
     assert found["joint"].folder == "out/objectives/electra/1e12"
-    assert found["bert"].folder == "out/objectives/bert/1e12"
     adversarial = "out/training_algorithms/adversarial/1e12"
     assert found["adversarial"].folder == adversarial
 
@@ -198,15 +179,17 @@ def test_a_suite_has_its_files(name):
 
 
 def write_finished(run, results):
-    """A model directory as the entry point leaves it."""
+    """A model directory as the entry point leaves it, or a baseline's."""
     folder = pathlib.Path(run.model_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    record = json.dumps(model_directory.as_dict(run.config))
-    (folder / "config.json").write_text(record)
-    # What makes it a run that has learned something.
-    (folder / "checkpoint").touch()
-    is_finetuning = isinstance(run.config, finetuning_configs.FinetuningConfig)
-    name = "results.json" if is_finetuning else "eval_results.json"
+    name = "results.json"
+    if run.config is not None:
+        record = json.dumps(model_directory.as_dict(run.config))
+        (folder / "config.json").write_text(record)
+        # What makes it a run that has learned something.
+        (folder / "checkpoint").touch()
+        if not isinstance(run.config, finetuning_configs.FinetuningConfig):
+            name = "eval_results.json"
     text = results if isinstance(results, str) else json.dumps(results)
     (folder / name).write_text(text)
     return folder / name
@@ -221,10 +204,9 @@ def test_a_run_is_finished_when_its_results_exist(tmp_path):
     pretraining, rte, _ = runs_of_bert(tmp_path)
     assert not pretraining.is_finished() and not rte.is_finished()
     steps = pretraining.config.run.num_train_steps
-    write_finished(pretraining, {"step": steps - 1})
-    assert not pretraining.is_finished()
-    write_finished(pretraining, {"step": steps})
-    assert pretraining.is_finished()
+    for step in (steps - 1, steps):
+        write_finished(pretraining, {"step": step})
+        assert pretraining.is_finished() == (step == steps)
     # One of two is repeated by another, which is still to come.
     trials = {"trials": [{"trial": 1}], "replaced_trials": [1]}
     write_finished(rte, trials)
@@ -237,9 +219,7 @@ def test_a_run_is_finished_when_its_results_exist(tmp_path):
         other.is_finished()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", '{"trials": [', "{}", '{"trials": [{}]}']
-)
+@pytest.mark.parametrize("content", ["[]", '{"trials": [', '{"trials": [{}]}'])
 def test_damaged_results_are_one_line(content, tmp_path, capsys):
     _, rte, _ = runs_of_bert(tmp_path)
     path = write_finished(rte, content)
@@ -348,48 +328,34 @@ def score(folder, suite, rows, **changes):
 def test_a_table_of_what_is_there(tmp_path):
     rows = {"electra": {1: 60.0, 2: 62.0}, "bert": {1: 50.0, 2: 51.0}}
     results = score(tmp_path, "objectives", rows)
-    lines = suite_table.markdown(results).splitlines()
     rows = {}
-    for line in lines:
+    for line in suite_table.markdown(results).splitlines():
         if line.startswith("| "):
             name, *cells = [cell.strip() for cell in line.split("|")[1:-1]]
             rows[name] = cells
     of_electra = "61.0 +- 1.4 [48.3, 73.7]"
     of_bert = "50.5 +- 0.7 [44.1, 56.9]"
     minus = "**-10.5 [-16.9, -4.1]**"
-    assert rows["row"] == [
-        *("seeds", "mean", "mean minus electra", "rte, accuracy"),
-        *("disc_auc", "steps", "FLOPs"),
-    ]
+    head = ["seeds", "mean", "mean minus electra", "rte, accuracy"]
+    assert rows["row"] == [*head, "disc_auc", "steps", "FLOPs"]
     ended = [["0.750", "544", "9.99e11"], ["0.750", "655", "1e12"]]
     assert rows["electra"] == ["2", of_electra, "", of_electra, *ended[0]]
     assert rows["bert"] == ["2", of_bert, minus, of_bert, *ended[1]]
 
 
 def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
-    chosen = options(
-        "few_labels",
-        tmp_path,
-        tasks=("100", "400"),
-        size_gin_file="",
-        budgets=(None,),
-    )
+    changes = {"size_gin_file": "", "budgets": (None,)}
+    chosen = options("few_labels", tmp_path, tasks=("100", "400"), **changes)
     found = suite_runs.variants(chosen)
+    accuracies = {"pretrained": [80.0, 82.0], "tfidf": [75.0]}
     for variant in found:
         for run in suite_runs.runs_of(variant, None, chosen):
-            is_network = run.config is not None
-            if variant.row.name in ("pretrained", "tfidf") and run.task:
-                scores = [80.0, 82.0] if is_network else [75.0]
+            if variant.row.name in accuracies and run.task:
                 trials = [
                     {"trial": n, "test": {"accuracy": x}}
-                    for n, x in enumerate(scores, start=1)
+                    for n, x in enumerate(accuracies[variant.row.name], start=1)
                 ]
-                if is_network:
-                    write_finished(run, {"trials": trials})
-                else:
-                    os.makedirs(run.model_dir)
-                    path = pathlib.Path(run.model_dir, "results.json")
-                    path.write_text(json.dumps({"trials": trials}))
+                write_finished(run, {"trials": trials})
     results = suite_table.collect(found, chosen)
     pretrained, tfidf = results["rows"]
     assert pretrained["row"] == "pretrained" and tfidf["row"] == "tfidf"
@@ -417,13 +383,8 @@ def test_a_run_of_another_configuration_is_left_out(tmp_path, capsys):
         (["--tasks=mnli"], "Expected tasks among cola, .* Received: mnli"),
         (["--size_gin_file=tny.gin"], "Expected a gin file at tny.gin"),
         (
-            ["--gin_param=RunConfig.num_train_steps=5"],
-            "Expected bindings of what the comparison leaves open",
-        ),
-        (
             ["--finetuning_gin_param=RunConfig.seed = 7"],
-            "Expected bindings of what the comparison leaves open. Received: "
-            "RunConfig.seed = 7",
+            "Expected bindings of what the comparison leaves open. Received: R",
         ),
         (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
         (["--data_dir=/none"], r"Expected conll2003/train\.txt below /none"),
@@ -441,29 +402,19 @@ def test_a_mistake_is_one_line(flags, message, tmp_path, capsys, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("budget", ["-1", "12345678000000", "own"])
-def test_a_budget_is_positive_and_a_folders_name(budget, capsys):
-    with pytest.raises(SystemExit):
-        run_experiments.main(["--suite=models", f"--budget_flops={budget}"])
-    assert "expected positive numbers of at most six" in capsys.readouterr().err
-
-
 # --- A suite from its data to its table ---------------------------------------
 
-SIZES = (
-    f"EncoderConfig.vocab_size={len(helpers.VOCAB)}",
-    f"EncoderConfig.max_position_embeddings={helpers.LENGTH}",
-    f"ElectraConfig.max_seq_length={helpers.LENGTH}",
-    "EncoderConfig.hidden_size=16",
-    "EncoderConfig.embedding_size=16",
-    "EncoderConfig.num_hidden_layers=1",
-    "EncoderConfig.intermediate_size=16",
-    "PretrainingDataConfig.train_batch_size=2",
-    "PretrainingDataConfig.eval_batch_size=2",
-    "PretrainingDataConfig.num_eval_steps=1",
-    "RunConfig.steps_per_loop=10",
-    "RunConfig.dtype_policy='float32'",
-)
+SIZES = f"""
+    EncoderConfig.vocab_size={len(helpers.VOCAB)}
+    EncoderConfig.max_position_embeddings={helpers.LENGTH}
+    ElectraConfig.max_seq_length={helpers.LENGTH}
+    EncoderConfig.hidden_size=16 EncoderConfig.embedding_size=16
+    EncoderConfig.num_hidden_layers=1 EncoderConfig.intermediate_size=16
+    PretrainingDataConfig.train_batch_size=2
+    PretrainingDataConfig.eval_batch_size=2
+    PretrainingDataConfig.num_eval_steps=1
+    RunConfig.steps_per_loop=10 RunConfig.dtype_policy='float32'
+""".split()
 
 
 @pytest.mark.dear
@@ -471,17 +422,16 @@ def test_a_suite_is_killed_and_goes_on_to_its_table(tmp_path):
     pattern = helpers.write_tfrecords(
         tmp_path / "0.tfrecord", [helpers.row(number) for number in range(20)]
     )
-    vocab = helpers.write_vocab(tmp_path)
+    folder = tmp_path / "finetuning_data" / "sst"
+    folder.mkdir(parents=True)
+    lines = ["sentence\tlabel", *["a b\t1", "b c\t0"] * 4]
     for split in ("train", "dev"):
-        folder = tmp_path / "finetuning_data" / "sst"
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = ["sentence\tlabel", *["a b\t1", "b c\t0"] * 4]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     params = [
         *SIZES,
         f"PretrainingDataConfig.train_files='{pattern}'",
         f"PretrainingDataConfig.heldout_files='{pattern}'",
-        f"PretrainingDataConfig.vocab_file='{vocab}'",
+        f"PretrainingDataConfig.vocab_file='{helpers.write_vocab(tmp_path)}'",
     ]
     of_finetuning = [
         f"FinetuningDataConfig.data_dir='{tmp_path}'",
@@ -489,13 +439,9 @@ def test_a_suite_is_killed_and_goes_on_to_its_table(tmp_path):
         "FinetuningDataConfig.num_train_epochs=4.0",
     ]
     command = [
-        "tools/experiments/run_experiments.py",
-        "--suite=objectives",
-        "--rows=electra,random_weights",
-        "--tasks=sst",
-        "--seeds=1",
-        "--budget_flops=6e7",
-        "--parallel=2",
+        *("tools/experiments/run_experiments.py", "--suite=objectives"),
+        *("--rows=electra,random_weights", "--tasks=sst", "--seeds=1"),
+        *("--budget_flops=6e7", "--parallel=2"),
         f"--output_dir={tmp_path / 'runs'}",
         *(f"--gin_param={param}" for param in params),
         *(f"--finetuning_gin_param={param}" for param in of_finetuning),

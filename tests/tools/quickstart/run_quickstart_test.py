@@ -38,41 +38,36 @@ def test_every_command_is_there():
             assert packaged.door(door).is_file()
 
 
+def make_old(path):
+    """Older than what it is made from."""
+    os.utime(path, (1e9, 1e9))
+
+
 def test_what_is_there_is_not_done_again(folder):
-    steps = [step(name) for name in "abc"]
+    steps = [step("a"), Step("b", ("b", "also"), ()), step("c")]
     assert names(steps) == ["a", "b", "c"]
-    (folder / "a").touch()
-    (folder / "b").touch()
+    for name in ("a", "b"):
+        (folder / name).touch()
+    assert names(steps) == ["b", "c"]  # Not all results of b are there.
+    (folder / "also").touch()
     assert names(steps) == ["c"]
     (folder / "c").touch()
     assert names(steps) == []
-    os.utime(folder / "b", (1e9, 1e9))  # Older than what it is made from.
+    make_old(folder / "also")
     assert names(steps) == ["b", "c"]
     (folder / "a").unlink()
     assert names(steps) == ["a", "b", "c"]
 
 
-def test_a_step_needs_the_results_of_all_its_commands(folder):
-    steps = [step("a"), Step("b", ("b", "also"), ()), step("c")]
-    for name in ("a", "also", "b", "c"):
-        (folder / name).touch()
-    assert names(steps) == []
-    os.utime(folder / "also", (1e9, 1e9))
-    assert names(steps) == ["b", "c"]
-    (folder / "also").unlink()
-    assert names(steps) == ["b", "c"]
-
-
 def test_of_several_versions_the_newest_counts(folder):
     steps = [step("a"), Step("b", ("b/*/model",), ())]
-    (folder / "b" / "1").mkdir(parents=True)
-    (folder / "b" / "1" / "model").touch()
-    (folder / "a").touch()
-    os.utime(folder / "b" / "1" / "model", (1e9, 1e9))
-    assert names(steps) == ["b"]
-    (folder / "b" / "2").mkdir()
-    (folder / "b" / "2" / "model").touch()
-    assert names(steps) == []
+    for version, left in (("1", ["b"]), ("2", [])):
+        (folder / "b" / version).mkdir(parents=True)
+        (folder / "b" / version / "model").touch()
+        if left:
+            (folder / "a").touch()
+            make_old(folder / "b" / version / "model")
+        assert names(steps) == left
 
 
 def test_runs_a_step_and_keeps_its_seconds(folder, capfd):

@@ -9,18 +9,10 @@ import write_report
 
 from tests import pages
 
-METRICS = {
-    "step": 20,
-    "masked_lm_accuracy": 0.31,
-    "masked_lm_loss": 4.2,
-    "sampled_masked_lm_accuracy": 0.23,
-    "disc_loss": 0.28,
-    "disc_auc": 0.89,
-    "disc_accuracy": 0.9,
-    "disc_precision": 0.7,
-    "disc_recall": 0.4,
-    "replaced_rate": 0.125,
-}
+METRICS = {"step": 20, "masked_lm_accuracy": 0.31, "masked_lm_loss": 4.2}
+METRICS |= {"sampled_masked_lm_accuracy": 0.23, "disc_loss": 0.28}
+METRICS |= {"disc_auc": 0.89, "disc_accuracy": 0.9, "disc_precision": 0.7}
+METRICS |= {"disc_recall": 0.4, "replaced_rate": 0.125}
 SUMMARY = {
     "test_accuracy": {
         "pretrained": {"mean": 0.7, "stdev": 0.07, "seeds": [0.75, 0.65]},
@@ -44,12 +36,8 @@ class Token(NamedTuple):
 
 def tokens(text):
     """'a|b' is a token "a" that was replaced by "b"."""
-    return [
-        Token(*word.split("|"), is_replaced=True)
-        if "|" in word
-        else Token(word, word)
-        for word in text.split()
-    ]
+    pairs = [word.split("|") for word in text.split()]
+    return [Token(x[0], x[-1], is_replaced=len(x) > 1) for x in pairs]
 
 
 @pytest.fixture
@@ -127,15 +115,9 @@ def test_word_pieces_are_joined_readably(text, joined):
 
 
 def test_sentence_is_escaped_and_marked():
-    html = write_report.render_sentence(
-        [
-            Token("<i>", "<script>", True, 0.3),
-            Token("a", "b", True, 0.29),
-            Token("&", "&", False, 0.3),
-            Token("ok", "ok", False, 0.25),
-        ],
-        0.3,
-    )
+    tokens_ = [Token("<i>", "<script>", True, 0.3), Token("a", "b", True, 0.29)]
+    tokens_ += [Token("&", "&", False, 0.3), Token("ok", "ok", False, 0.25)]
+    html = write_report.render_sentence(tokens_, 0.3)
     found = re.findall(r'<(\w+) class="t ([a-z-]+)"[^>]*>([^<]*)', html)
     assert found == [
         ("ruby", "hit", "&lt;script&gt;"),
@@ -154,27 +136,13 @@ def test_half_of_the_replacements_are_above_the_threshold():
     assert write_report.find_half(found) == (0.3, 0.2)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (GOOD, True),
-        (GOOD.replace("|a", ""), False),  # Nothing was replaced.
-        (GOOD.replace("mean", "[UNK]"), False),
-        (GOOD.replace("the", "="), False),  # Rather code.
-        ("returns|a the mean .", False),
-    ],
-)
-def test_which_sentences_read_well(text, expected):
-    assert write_report.reads_well(tokens(text)) == expected
-
-
 def test_sentences_are_whole_and_chosen_once():
     texts = [
         f"[CLS] end . {GOOD} rest [SEP]".replace("mean", word)
         for word in ("ab", "cd", "ef")
     ]
-    examples = [tokens(text) for text in [texts[0], *texts]]
-    # The rest of a sentence is none.
-    examples.append(tokens(f"[CLS] {GOOD} rest [SEP]"))
-    chosen = write_report.choose_sentences(examples)
+    # Repeats; half a sentence; nothing replaced; unknown; rather code.
+    texts += [texts[0], f"[CLS] {GOOD} rest [SEP]", texts[0].replace("|a", "")]
+    texts += [texts[1].replace("cd", "[UNK]"), texts[2].replace("the", "=")]
+    chosen = write_report.choose_sentences([tokens(text) for text in texts])
     assert [sentence[4].original for sentence in chosen] == ["ab", "cd", "ef"]
