@@ -334,7 +334,9 @@ class FinetuningConfig:
         given = self.class_weights
         if given is None or given == "balanced":
             return given
-        pairs = given.items() if isinstance(given, dict) else ()
+        pairs: typing.Iterable = (
+            given.items() if isinstance(given, dict) else ()
+        )
         if isinstance(given, str):
             # A label may hold a "=", a weight does not.
             pairs = [part.rpartition("=")[::2] for part in given.split(",")]

@@ -263,8 +263,9 @@ def _make_model(
     head_dropout: float | None = None,
 ) -> FinetuningModel:
     heads = [data.make_head(encoder) for data in tasks]
-    for head in heads if head_dropout is not None else ():
-        head.set_dropout(head_dropout)
+    for head in heads:
+        if head_dropout is not None:
+            head.set_dropout(head_dropout)
     # Only a single task has windows.
     return FinetuningModel(encoder, heads, tasks[0].windows)
 
