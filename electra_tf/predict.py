@@ -67,8 +67,6 @@ def _predict(args: argparse.Namespace) -> None:
     from electra_tf.inference import predictor
 
     model = predictor.ExportedModel(args.saved_model, args.outputs)
-    for note in model.notes:
-        arguments.say("predict", note)
     is_json = args.input_format == "jsonl" or (
         args.input_format == "auto" and text_lines.has_objects(args.file)
     )

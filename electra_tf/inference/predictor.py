@@ -70,9 +70,8 @@ class SavedModel:
 
     Attributes:
       path: The version.
-      metadata: What `serving` wrote beside it; {} without.
-      notes: Lines for the user: newer versions that were passed over, and what
-        had to be assumed when it was exported.
+      metadata: What `serving` wrote beside it; {} without. Its notes, such as
+        what had to be assumed, are given as warnings.
       signatures: Name -> what is called, from tensors to tensors.
 
     Raises:
@@ -97,12 +96,11 @@ class SavedModel:
                 vocabulary.VOCAB_FILE,
             ),
         )
-        self.notes = [
-            f"passed over {other}: no SavedModel in it"
-            for number, other in numbered(path).items()
-            if number > max(versions(path), default=number)
-        ]
-        self.notes += self.metadata.get("notes") or []
+        for number, other in numbered(path).items():
+            if number > max(versions(path), default=number):
+                errors.warn(f"passed over {other}: no SavedModel in it")
+        for note in self.metadata.get("notes") or []:
+            errors.warn(note)
         try:
             # Kept: the signatures do not keep what they belong to.
             self._loaded = tf.saved_model.load(self.path)

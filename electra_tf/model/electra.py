@@ -376,16 +376,7 @@ class PretrainingModel(keras.Model):
     def _get_masked_lm_output(
         self, masked, generator_outputs, all_reduce_sum
     ) -> losses.MaskedLmOutput:
-        """p_G at the masked positions, and L_MLM.
-
-        Args:
-          masked: The masked batch.
-          generator_outputs: Of `_encode_masked`.
-          all_reduce_sum: Sums over replicas.
-
-        Returns:
-          losses.MaskedLmOutput.
-        """
+        """p_G at the masked positions, and L_MLM."""
         return losses.masked_lm_output(
             self._masked_lm_logits(masked, generator_outputs),
             masked.masked_lm_ids,
@@ -405,13 +396,7 @@ class PretrainingModel(keras.Model):
     def _get_fake_data(self, masked, mlm_logits, sample_uniform) -> FakeData:
         """x^corrupt: samples of the generator at the masked positions.
 
-        Args:
-          masked: The masked batch.
-          mlm_logits: <float32>[B, N, V].
-          sample_uniform: <float32>[B, N] or [B, N, V], see `masking.Noise`.
-
-        Returns:
-          FakeData. Label 1 marks a token that differs from the true one.
+        Label 1 marks a token that differs from the true one.
         """
         unmasked = masking.unmask(masked)
         sampled = masking.sample(tf.stop_gradient(mlm_logits), sample_uniform)
@@ -432,15 +417,7 @@ class PretrainingModel(keras.Model):
     def _get_discriminator_output(
         self, outputs, all_reduce_sum
     ) -> losses.DiscriminatorOutput:
-        """D(x^corrupt, t) of every token, and L_Disc.
-
-        Args:
-          outputs: What `call` has found so far.
-          all_reduce_sum: Sums over replicas.
-
-        Returns:
-          losses.DiscriminatorOutput.
-        """
+        """D(x^corrupt, t) of every token, and L_Disc."""
         return losses.discriminator_output(
             self._discriminator_logits(outputs),
             outputs["fake_data"].is_fake_tokens,

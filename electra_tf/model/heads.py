@@ -496,17 +496,10 @@ class QuestionAnsweringHead(Head):
         return outputs
 
     def _end_logits(self, hidden, starts) -> tf.Tensor:
-        """Scores every end for each start.
+        """Scores every end for each start, <float32>[B, K, L].
 
         The original's hidden layer reads the vectors of start and end side by
         side. Here each half of its kernel meets its vectors once.
-
-        Args:
-          hidden: <float>[B, L, D].
-          starts: <int32>[B, K].
-
-        Returns:
-          <float32>[B, K, L].
         """
         width = self.hidden_size
         assert self.qa_hidden is not None
@@ -555,15 +548,9 @@ class QuestionAnsweringHead(Head):
 
 
 def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The k greatest and their places, in a row that may have fewer.
+    """The k greatest and their places, in a row <float32>[..., L].
 
-    Args:
-      log_probs: <float32>[..., L].
-      k: How many.
-
-    Returns:
-      <float32>[..., k] and <int32>[..., k]; what L lacks is the last place, so
-      improbable that no answer begins or ends there.
+    What L lacks is the last place, so improbable that no answer is there.
     """
     length = tf.shape(log_probs)[-1]
     lacking = tf.maximum(k - length, 0)

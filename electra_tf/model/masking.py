@@ -209,19 +209,10 @@ def draw_whole_words(
 def _take_while_room(
     sizes: tf.Tensor, is_open: tf.Tensor, room: tf.Tensor
 ) -> tf.Tensor:
-    """Takes each item in turn that does not exceed the room left.
+    """Takes each item <bool>[B, L] in turn that does not exceed the room left.
 
-    Not item by item: a round takes all items up to the first that exceeds the
-    room. The room has then become smaller than that one, so it and all items
-    of its size are out, and a few rounds do.
-
-    Args:
-      sizes: <int32>[B, L], 1 or more.
-      is_open: <bool>[B, L], items that may be taken.
-      room: <int32>[B].
-
-    Returns:
-      <bool>[B, L].
+    A round takes all open items up to the first that exceeds the room. That is
+    smaller than the item then, so all of its size are out, and a few rounds do.
     """
 
     def is_any_open(is_open, room, taken):

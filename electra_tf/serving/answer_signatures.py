@@ -230,14 +230,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         """Whether no other window shows more of what is around a token.
 
         The context is the smaller one of those on both sides, plus 1/100 of the
-        window's length; of equals the first window counts. From BERT.
-
-        Args:
-          windows: The windows.
-          token: <int32>[W, K, 1], tokens of the contexts.
-
-        Returns:
-          <bool>[W, K, 1].
+        window's length; of equals the first window counts. From BERT. The
+        tokens of contexts are <int32>[W, K, 1], and the result <bool>.
         """
         count, step, room, num_tokens = (
             of_window[:, tf.newaxis, tf.newaxis]

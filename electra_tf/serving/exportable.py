@@ -157,9 +157,7 @@ def load(
         has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
         **about,
     )
-    notes = _notes(checkpoint, found)
-    if has_pairs is None:
-        notes += _doubts(head, found)
+    notes = _notes(checkpoint, found, has_pairs)
     for note in notes:
         errors.warn(note)
     notes = [*checkpoint.remarks, *notes]
@@ -197,7 +195,9 @@ def _model_of(checkpoint: Checkpoint, kind: str, model_dir: str):
     )
 
 
-def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
+def _notes(
+    checkpoint: Checkpoint, found: Source, has_pairs: bool | None
+) -> list[str]:
     """What whoever asks the model should know, a line each."""
     notes: list[str] = []
     if found.kind in kinds.TASK_KINDS:
@@ -217,6 +217,12 @@ def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
         notes.append(
             f"the label {divided[0]!r} has the sign that stands between the "
             "labels of a text in `label`: go by `scores`"
+        )
+    head = checkpoint.head if found.kind in _TEXT_KINDS else None
+    if head and has_pairs is None and head.has_pairs is None:
+        notes.append(
+            f"nothing says whether the head {head.task_name!r} takes one text "
+            "or two: taken as one (--pairs)"
         )
     return notes
 
@@ -332,20 +338,6 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
         about["question_answering"] = options
     about[predictor.MEANING_DIGEST] = predictor.digest_of_meaning(about)
     return about
-
-
-def _doubts(head: task_head.TaskHead | None, found: Source) -> list[str]:
-    """What a head does not say."""
-    if (
-        head is None
-        or found.kind not in _TEXT_KINDS
-        or head.has_pairs is not None
-    ):
-        return []
-    return [
-        f"nothing says whether the head {head.task_name!r} takes one text or "
-        "two: taken as one (--pairs)"
-    ]
 
 
 def _scores(model_dir: str) -> dict | None:

@@ -54,7 +54,6 @@ class RestModel:
     Attributes:
       name: Of the model.
       version: Its number.
-      notes: Lines for the user: see `predictor.SavedModel`.
 
     Raises:
       ValueError: If there is no such model.
@@ -73,9 +72,7 @@ class RestModel:
                 f"as electra-tf export writes it. Received: {base_path}"
             )
         self.version = version
-        model = predictor.SavedModel(base_path)
-        self.notes = model.notes
-        self._model = model
+        self._model = predictor.SavedModel(base_path)
         self._largest_batch = server_files.largest_batch(base_path)
 
     def __call__(self, environ, start_response):
@@ -187,7 +184,6 @@ def _refusal(error: Exception) -> tuple[int, str]:
 
 
 def _shown(value) -> str:
-    """A value of the request for a message."""
     return json.dumps(value)[:200]
 
 
@@ -318,8 +314,6 @@ def _serve(args) -> None:
     # As Ctrl-C does it: what runs is answered.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     model = RestModel(args.model_base_path, args.model_name)
-    for note in model.notes:
-        arguments.say("local_server", note)
     server = create_server(model, args.rest_api_port)
     print(
         f"serving {model.name}, version {model.version}: http://{HOST}:"

@@ -258,10 +258,9 @@ def write_warmup_requests(
     try:
         from tensorflow_serving.apis import prediction_log_pb2
     except ImportError:
-        print(
-            "note: without requests to warm a server up, which need "
-            "tensorflow-serving-api: "
-            "pip install 'electra_tf[serving]'"
+        errors.warn(
+            "without requests to warm a server up, which need "
+            "tensorflow-serving-api: pip install 'electra_tf[serving]'"
         )
         return []
     num_examples = len(next(iter(example_inputs.values())))

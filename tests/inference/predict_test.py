@@ -234,7 +234,7 @@ def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
     assert predict.main([*flags, "--outputs=words"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[0]) == {"text": "a", "words": ["a"]}
-    assert err == "predict: assumed: 1 head\n"
+    assert err == "predict: note: assumed: 1 head\n"
     assert predict.main([*flags, "--outputs=words,colour"]) == 1
     assert "Received: colour" in capsys.readouterr().err
 

@@ -339,7 +339,7 @@ def without_end(data):
     return data.rstrip(b"\0") + bytes(-len(data.rstrip(b"\0")) % 512)
 
 
-GZIP, XZ = (pack(LONG.encode()) for pack in (gzip.compress, lzma.compress))
+GZIP, XZ = gzip.compress(LONG.encode(), mtime=0), lzma.compress(LONG.encode())
 LONG_TAR = tar_of({"a.txt": LONG.encode(), "b.txt": b"last"})
 SECOND_HEADER = LONG_TAR.index(b"b.txt")
 OTHER_HEADER = LONG_TAR[:SECOND_HEADER] + b"X" + LONG_TAR[SECOND_HEADER + 1 :]
@@ -383,7 +383,7 @@ DAMAGE = [
     ("x.txt", b"a\n\nb" + bytes(1000) + b"\nc\n", "whose byte 4 is 0x00", 2),
     ("x.txt", RUSSIAN.encode("utf-16-le"), "control characters, as in UTF", 0),
     ("x.txt", "a\n\nb\n".encode("utf-16"), "x.txt', which is UTF-16", 0),
-    ("x.txt", gzip.compress(b"a"), "which is gzip: name it .gz", 0),
+    ("x.txt", gzip.compress(b"a", mtime=0), "which is gzip: name it .gz", 0),
 ]
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from electra_tf.serving import server_files
+from tests import notices
 
 
 def save(function, folder) -> str:
@@ -55,15 +56,14 @@ def test_refuses_a_folder_without_a_model(tmp_path):
 
 
 def test_goes_without_warm_up_where_its_messages_are_missing(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch
 ):
     for name in ("tensorflow_serving", "tensorflow_serving.apis"):
         monkeypatch.setitem(sys.modules, name, None)
     path = tmp_path / server_files.WARMUP_FILE
-    written = server_files.write_warmup_requests(
-        str(path), "film", {"text": ["a"]}
-    )
+    with notices.heard() as lines:
+        written = server_files.write_warmup_requests(
+            str(path), "film", {"text": ["a"]}
+        )
     assert written == [] and not path.exists()
-    assert capsys.readouterr().out.startswith(
-        "note: without requests to warm a server up, which need "
-    )
+    assert lines[0].startswith("without requests to warm a server up")
