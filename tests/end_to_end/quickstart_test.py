@@ -56,8 +56,8 @@ def succeed(folder, *args):
     return result
 
 
-def tool(name):
-    return str(helpers.ROOT / "tools" / f"{name}.py")
+def tool(folder, name, *flags):
+    return succeed(folder, helpers.ROOT / "tools" / f"{name}.py", *flags)
 
 
 @pytest.fixture(scope="module")
@@ -77,32 +77,19 @@ def folder(tmp_path_factory):
 @pytest.mark.dear
 def test_quickstart(folder):
     gin = helpers.ROOT / "gin"
-    succeed(
-        folder,
-        tool("build_vocab"),
-        "--corpus_dir=corpus",
-        "--vocab_file=vocab.txt",
-        "--vocab_size=60",
-    )
+    flags = ("--corpus_dir=corpus", "--vocab_file=vocab.txt")
+    tool(folder, "build_vocab", *flags, "--vocab_size=60")
     vocab = (folder / "vocab.txt").read_text().split()
     assert {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red"} <= set(vocab)
 
-    succeed(
-        folder,
-        tool("build_pretraining_dataset"),
-        "--corpus-dir=corpus",
-        "--vocab-file=vocab.txt",
-        "--output-dir=tfrecords",
-        "--max-seq-length=16",
-        "--num-out-files=2",
-    )
+    flags += ("--output-dir=tfrecords", "--max-seq-length=16")
+    tool(folder, "build_pretraining_dataset", *flags, "--num-out-files=2")
     manifest = helpers.read_json(folder / "tfrecords" / "manifest.json")
     assert manifest["totals"]["documents"] == 3
     assert manifest["totals"]["tokens"] >= 3 * NUM_SENTENCES
 
-    (folder / "pretraining.gin").write_text(
-        PRETRAINING.format(gin=gin, vocab_size=len(vocab))
-    )
+    text = PRETRAINING.format(gin=gin, vocab_size=len(vocab))
+    (folder / "pretraining.gin").write_text(text)
     pretrained = succeed(
         folder, "-m", "electra_tf.run_pretraining", "--gin_file=pretraining.gin"
     )
@@ -126,23 +113,12 @@ def test_quickstart(folder):
     assert results["num_rows"] == {"train": 40, "dev": 20}
     assert len(results["trials"]) == 1
 
-    exported = succeed(
-        folder,
-        tool("export_saved_model"),
-        "--model_dir=finetuned",
-        "--output=exported",
-    )
+    flags = ("--model_dir=finetuned", "--output=exported")
+    exported = tool(folder, "export_saved_model", *flags)
     assert exported.stdout == "exported exported/1\n"
 
-    answer = succeed(
-        folder,
-        "-m",
-        "electra_tf",
-        "predict",
-        "--saved_model=exported/1",
-        "red green blue",
-        "pink gray gold",
-    )
+    flags = ("predict", "--saved_model=exported/1", "red green", "pink gold")
+    answer = succeed(folder, "-m", "electra_tf", *flags)
     lines = list(map(json.loads, answer.stdout.splitlines()))
     assert len(lines) == 2
     for line in lines:

@@ -41,6 +41,13 @@ CLASSES = [
 ]
 
 
+def convert(source, output, output_format, *flags):
+    paths = [f"--input={source}", f"--output={output}"]
+    return convert_checkpoint.main(
+        [*paths, f"--output-format={output_format}", *flags]
+    )
+
+
 @pytest.fixture(autouse=True)
 def quiet():
     transformers.logging.set_verbosity_error()
@@ -75,13 +82,11 @@ def assert_parity(checkpoint, path) -> set[str]:
     """Compares ours with transformers; returns the outputs compared."""
     config = checkpoint.discriminator or checkpoint.generator
     inputs = verify.random_inputs(config)
+    # In this process, which has both, as the wheel for the CPU allows.
+    parts = huggingface_files.parts(str(path))
+    expected = transformers_forward.outputs(parts, inputs)
     found = verify.compare(
-        verify.forward(checkpoint, inputs),
-        # In this process, which has both, as the wheel for the CPU allows.
-        transformers_forward.outputs(
-            huggingface_files.parts(str(path)), inputs
-        ),
-        inputs["input_mask"],
+        verify.forward(checkpoint, inputs), expected, inputs["input_mask"]
     )
     for difference in found:
         share = difference.largest / difference.magnitude
@@ -149,12 +154,9 @@ def test_a_head_of_ours_computes_the_same_there(tmp_path, kind, num_outputs):
 def test_a_pair_computes_the_same_there(tmp_path, untied):
     checkpoint = models.pretrained(untied)
     huggingface.write(checkpoint, str(tmp_path / "pair"))
-    assert assert_parity(checkpoint, tmp_path / "pair") == {
-        "sequence_output",
-        "discriminator_logits",
-        "generator_sequence_output",
-        "generator_logits",
-    }
+    outputs = {"sequence_output", "discriminator_logits"}
+    outputs |= {"generator_sequence_output", "generator_logits"}
+    assert assert_parity(checkpoint, tmp_path / "pair") == outputs
 
 
 def test_a_pair_that_shares_embeddings_is_recognised(tmp_path):
@@ -162,11 +164,8 @@ def test_a_pair_that_shares_embeddings_is_recognised(tmp_path):
     discriminator = make_model("ElectraForPreTraining", True, seed=2)
     table = discriminator.electra.embeddings
     generator.electra.embeddings.load_state_dict(table.state_dict())
-    for name, model in (
-        ("generator", generator),
-        ("discriminator", discriminator),
-    ):
-        model.save_pretrained(tmp_path / "pair" / name)
+    generator.save_pretrained(tmp_path / "pair" / "generator")
+    discriminator.save_pretrained(tmp_path / "pair" / "discriminator")
     read = reading.read_checkpoint(tmp_path / "pair")
     assert "generator/embeddings/word_embeddings" not in read.tensors
     assert len(assert_parity(read, tmp_path / "pair")) == 4
@@ -208,10 +207,8 @@ class _Malicious:
 def test_code_in_a_pickled_file_is_not_run(tmp_path):
     make_model("ElectraForPreTraining", True).save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    torch.save(
-        {"x": _Malicious(str(tmp_path / "made"))},
-        tmp_path / "pytorch_model.bin",
-    )
+    content = {"x": _Malicious(str(tmp_path / "made"))}
+    torch.save(content, tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="code in it is never run"):
         reading.read_checkpoint(tmp_path)
     assert not (tmp_path / "made").exists()
@@ -227,18 +224,14 @@ def test_bfloat16_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["Bert", "Roberta"])
 def test_refuses_another_architecture(tmp_path, name):
+    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8}
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
+        **sizes, num_hidden_layers=1, num_attention_heads=2
     )
     model = getattr(transformers, f"{name}ForMaskedLM")(config)
     model.save_pretrained(tmp_path)
-    with pytest.raises(
-        CheckpointError, match=f"a model of the type {name.lower()}"
-    ):
+    line = f"a model of the type {name.lower()}"
+    with pytest.raises(CheckpointError, match=line):
         reading.read_checkpoint(tmp_path)
 
 
@@ -246,21 +239,14 @@ def test_a_head_for_multiple_choice_is_refused(tmp_path, capsys):
     make_model("ElectraForMultipleChoice", True).save_pretrained(tmp_path)
     read = reading.read_checkpoint(tmp_path)
     assert read.head is None
-    assert set(read.unused) == {
-        "classifier.bias",
-        "classifier.weight",
-        "sequence_summary.summary.bias",
-        "sequence_summary.summary.weight",
-    }
+    unused = {"classifier.bias", "classifier.weight"}
+    unused |= {f"sequence_summary.summary.{x}" for x in ("bias", "weight")}
+    assert set(read.unused) == unused
     assert assert_parity(read, tmp_path) == {"sequence_output"}
-    flags = [
-        f"--input={tmp_path}",
-        f"--output={tmp_path / 'ours'}",
-        "--output-format=electra_tf",
-    ]
-    assert convert_checkpoint.main(flags) == 1
+    args = (tmp_path, tmp_path / "ours", "electra_tf")
+    assert convert(*args) == 1
     assert "ElectraForMultipleChoice; without" in capsys.readouterr().err
-    assert convert_checkpoint.main([*flags, "--encoder-only"]) == 0
+    assert convert(*args, "--encoder-only") == 0
 
 
 UNCASED = [*helpers.VOCAB[:5], "un", "##able", "cafe", "a", ",", "!", "\u4eac"]
@@ -283,75 +269,51 @@ TEXTS = [
     ],
 )
 def test_their_tokenizer_agrees(tmp_path, tokens, do_lower_case, strip_accents):
-    config = helpers.encoder_config(vocab_size=len(tokens))
     checkpoint = models.finetuned()
-    tensors = dict(checkpoint.tensors)
-    table = tensors["electra/embeddings/word_embeddings"]
-    tensors["electra/embeddings/word_embeddings"] = table[: len(tokens)]
-    huggingface.write(
-        dataclasses.replace(
-            checkpoint,
-            tensors=tensors,
-            discriminator=config,
-            vocabulary=Vocabulary(tuple(tokens), do_lower_case, strip_accents),
-        ),
-        str(tmp_path),
+    name = "electra/embeddings/word_embeddings"
+    table = checkpoint.tensors[name][: len(tokens)]
+    checkpoint = dataclasses.replace(
+        checkpoint,
+        tensors=checkpoint.tensors | {name: table},
+        discriminator=helpers.encoder_config(vocab_size=len(tokens)),
+        vocabulary=Vocabulary(tuple(tokens), do_lower_case, strip_accents),
     )
+    huggingface.write(checkpoint, str(tmp_path))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     ours = helpers.make_tokenizer(
         tmp_path / "vocab.txt", do_lower_case, strip_accents
     )
     packed = ours.pack_inputs([ours.tokenize(TEXTS)], helpers.LENGTH)
     found = theirs(TEXTS, padding=True, return_tensors="np")
-    for name, their_name in (
-        ("input_ids", "input_ids"),
-        ("input_mask", "attention_mask"),
-        ("segment_ids", "token_type_ids"),
-    ):
-        np.testing.assert_array_equal(packed[name], found[their_name])
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    for values, name in zip(packed.values(), names, strict=True):
+        np.testing.assert_array_equal(values, found[name])
     assert theirs.model_max_length == helpers.LENGTH
     assert theirs.mask_token_id == 4
 
 
 def test_the_command_prints_parity(tmp_path, capsys):
-    make_model(
-        "ElectraForSequenceClassification", True, num_labels=3
-    ).save_pretrained(tmp_path / "theirs")
-    code = convert_checkpoint.main(
-        [
-            f"--input={tmp_path / 'theirs'}",
-            f"--output={tmp_path / 'ours'}",
-            "--output-format=electra_tf",
-        ]
-    )
-    out, err = capsys.readouterr()
-    assert code == 0, err
+    name = "ElectraForSequenceClassification"
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    make_model(name, True, num_labels=3).save_pretrained(theirs)
+    assert convert(theirs, ours, "electra_tf") == 0
+    out = capsys.readouterr().out
     assert "parity of the input with huggingface itself" in out
     assert "head           classification 'classification', 3 outputs" in out
-    code = convert_checkpoint.main(
-        [
-            f"--input={tmp_path / 'ours'}",
-            f"--output={tmp_path / 'back'}",
-            "--output-format=huggingface",
-        ]
-    )
-    assert code == 0
-    assert (
-        "parity of the output with huggingface its" in capsys.readouterr().out
-    )
+    assert convert(ours, tmp_path / "back", "huggingface") == 0
+    out = capsys.readouterr().out
+    assert "parity of the output with huggingface its" in out
 
 
 def test_settings_of_ours_outlive_a_training_there(tmp_path):
     checkpoint = models.finetuned("regression", 1, max_seq_length=9)
-    head = dataclasses.replace(
-        checkpoint.head, options={"min_value": 1.0, "scale": 4.0}
+    options = {"min_value": 1.0, "scale": 4.0}
+    head = dataclasses.replace(checkpoint.head, options=options)
+    vocabulary = dataclasses.replace(
+        models.VOCABULARY, text_cleaning="kcelectra"
     )
     checkpoint = dataclasses.replace(
-        checkpoint,
-        head=head,
-        vocabulary=dataclasses.replace(
-            models.VOCABULARY, text_cleaning="kcelectra"
-        ),
+        checkpoint, head=head, vocabulary=vocabulary
     )
     huggingface.write(checkpoint, str(tmp_path / "ours"))
     for name in ("AutoModelForSequenceClassification", "AutoTokenizer"):
@@ -359,7 +321,7 @@ def test_settings_of_ours_outlive_a_training_there(tmp_path):
         theirs.save_pretrained(tmp_path / "theirs")
     read = reading.read_checkpoint(tmp_path / "theirs")
     assert (read.head, read.max_seq_length) == (head, 9)
-    assert read.vocabulary == checkpoint.vocabulary
+    assert read.vocabulary == vocabulary
 
 
 @pytest.mark.parametrize("lower", [True, False, None])
@@ -371,24 +333,18 @@ def test_a_tokenizer_is_read_as_they_read_it(tmp_path, lower, strip, name):
     tokens = (*CASED, "caf\xe9", "Cafe", "cafe", "##A", "a")
     config = helpers.encoder_config(vocab_size=len(tokens))
     shapes = sizes.encoder_shapes(config, "electra")
-    huggingface.write(
-        models.finetuned(
-            tensors=models.random_tensors(shapes),
-            discriminator=config,
-            head=None,
-            vocabulary=Vocabulary(tokens, False, False),
-        ),
-        str(tmp_path),
+    checkpoint = models.finetuned(
+        tensors=models.random_tensors(shapes),
+        discriminator=config,
+        head=None,
+        vocabulary=Vocabulary(tokens, False, False),
     )
+    huggingface.write(checkpoint, str(tmp_path))
     # Its tokenizer.json says that text is cased.
-    transformers.AutoTokenizer.from_pretrained(tmp_path).save_pretrained(
-        tmp_path
-    )
-    settings = {
-        "do_lower_case": lower,
-        "strip_accents": strip,
-        "tokenizer_class": name,
-    }
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    theirs.save_pretrained(tmp_path)
+    settings = {"do_lower_case": lower, "strip_accents": strip}
+    settings["tokenizer_class"] = name
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({n: v for n, v in settings.items() if v is not None})
     )
@@ -397,12 +353,10 @@ def test_a_tokenizer_is_read_as_they_read_it(tmp_path, lower, strip, name):
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     special = [[2, *row, 3] for row in ours.tokenize(TEXTS).to_list()]
     equal = special == theirs(TEXTS)["input_ids"]
-    notes = " ".join(read.notes[:-1])
-    is_lossy = "strip_accents=True" in notes
+    is_lossy = "strip_accents=True" in " ".join(read.notes[:-1])
     assert equal or is_lossy, (special, theirs(TEXTS)["input_ids"])
     # The tokenizer itself, in a text.
     text = "unable [MASK]"
-    assert ours.tokenize([text]).to_list() != [
-        theirs(text, add_special_tokens=False)["input_ids"]
-    ]
+    expected = theirs(text, add_special_tokens=False)["input_ids"]
+    assert ours.tokenize([text]).to_list() != [expected]
     assert "such as [MASK]" in read.notes[-1]

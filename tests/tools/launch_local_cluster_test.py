@@ -21,28 +21,32 @@ def execute(code, *flags):
     return helpers.execute(TOOL, *flags, "--", sys.executable, "-c", code)
 
 
+def start(code, *args):
+    """Two workers with some Python."""
+    command = (sys.executable, "-c", code, *args)
+    return helpers.start(TOOL, "--num_workers=2", "--", *command)
+
+
 def test_every_worker_knows_the_cluster():
     result = execute(
         "import os; print(os.environ['TF_CONFIG'])", "--num_workers=3"
     )
     assert result.returncode == 0, result.stderr
     found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
-    assert found.keys() == {"[0]", "[1]", "[2]"}
-    clusters = set()
-    for index in range(3):
-        config = json.loads(found[f"[{index}]"])
-        assert config["task"] == {"type": "worker", "index": index}
-        clusters.add(tuple(config["cluster"]["worker"]))
-    (workers,) = clusters
+    assert sorted(found) == ["[0]", "[1]", "[2]"]
+    tf_configs = [json.loads(found[f"[{index}]"]) for index in range(3)]
+    for index, tf_config in enumerate(tf_configs):
+        assert tf_config["task"] == {"type": "worker", "index": index}
+        assert tf_config["cluster"] == tf_configs[0]["cluster"]
+    workers = tf_configs[0]["cluster"]["worker"]
     assert len(set(workers)) == 3
     assert all(worker.startswith("localhost:") for worker in workers)
 
 
 def test_flags_after_the_dashes_are_the_commands():
     code = "import sys; print(sys.argv[1:])"
-    result = helpers.execute(
-        TOOL, "--num-workers=1", "--", sys.executable, "-c", code, "--a_b", "--"
-    )
+    command = (sys.executable, "-c", code, "--a_b", "--")
+    result = helpers.execute(TOOL, "--num-workers=1", "--", *command)
     assert result.stdout == "[0] ['--a_b', '--']\n"
 
 
@@ -60,23 +64,16 @@ time.sleep(60)
 def test_an_error_stops_the_others(monkeypatch, capfd):
     monkeypatch.setattr(local_cluster, "_GRACE_SECONDS", 0.5)
     code = WAITS.format(then="if index: sys.exit(3)")
-    result = launch_local_cluster.main(
-        ["--num_workers=2", "--", sys.executable, "-c", code]
-    )
-    assert result == 3
-    assert sorted(capfd.readouterr().out.splitlines()) == [
-        "[0] ready",
-        "[1] ready",
-    ]
+    command = [sys.executable, "-c", code]
+    assert launch_local_cluster.main(["--num_workers=2", "--", *command]) == 3
+    lines = sorted(capfd.readouterr().out.splitlines())
+    assert lines == ["[0] ready", "[1] ready"]
 
 
 @pytest.mark.dear
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_all(number):
-    code = WAITS.format(then="")
-    process = helpers.start(
-        TOOL, "--num_workers=2", "--", sys.executable, "-c", code
-    )
+    process = start(WAITS.format(then=""))
     for _ in range(2):
         assert process.stdout.readline().endswith("ready\n")
     process.send_signal(number)
@@ -103,10 +100,7 @@ def test_a_signal_while_they_are_started_reaches_all(number, monkeypatch):
 def test_workers_do_not_outlive_their_launcher(tmp_path):
     """Whatever kills it: they save and leave."""
     code = WAITS.format(then="open(sys.argv[1] + str(index), 'w').close()")
-    process = helpers.start(
-        *(TOOL, "--num_workers=2", "--", sys.executable, "-c", code),
-        str(tmp_path / "worker"),
-    )
+    process = start(code, str(tmp_path / "worker"))
     end = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) < 2:
         assert time.monotonic() < end
@@ -140,10 +134,7 @@ def test_what_a_command_leaves_behind_keeps_nobody(monkeypatch, capfd):
 
 
 def test_an_output_that_nobody_takes_stops_all():
-    code = WAITS.format(then="print('x' * 100_000, flush=True)")
-    process = helpers.start(
-        TOOL, "--num_workers=2", "--", sys.executable, "-c", code
-    )
+    process = start(WAITS.format(then="print('x' * 100_000, flush=True)"))
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=60) == 1
@@ -163,9 +154,3 @@ def test_a_mistake_ends_with_one_line(args, expected):
     assert result.returncode == 1
     assert result.stderr.startswith(f"launch_local_cluster: error: {expected}")
     assert result.stderr.count("\n") == 1
-
-
-def test_help():
-    result = helpers.execute(TOOL, "--help")
-    assert result.returncode == 0
-    assert "--num-workers" in result.stdout

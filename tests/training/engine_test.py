@@ -26,6 +26,7 @@ from electra_tf.training import (
     saving,
 )
 from tests import helpers
+from tests.model import electra_test
 
 SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
 
@@ -111,21 +112,14 @@ def test_trains_to_the_last_step(tmp_path):
     assert list(summaries(tmp_path / "train", "steps_per_second")) == [3, 6, 8]
 
 
-def test_looks_soon_after_the_start(tmp_path):
+def test_looks_soon_after_the_start(tmp_path, monkeypatch):
+    shown = []
+    line = progress.LiveLine
+    monkeypatch.setattr(line, "show", lambda _, text: shown.append(text))
     run = helpers.run_config(tmp_path, steps_per_loop=20)
     loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
     assert steps(run, "train") == [5, 10, 15, 20, 40, 45]
-
-
-def test_steps_that_were_compiled_say_nothing_of_the_time_left(
-    tmp_path, monkeypatch
-):
-    shown = []
-    monkeypatch.setattr(
-        progress.LiveLine, "show", lambda _, text: shown.append(text)
-    )
-    run = helpers.run_config(tmp_path, steps_per_loop=20)
-    loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
+    # Steps that were compiled say nothing of the time left.
     first, *others, last = [text.rpartition("ETA ")[2] for text in shown]
     assert first == "?"
     assert len(others) == 4 and all(":" in text for text in others)
@@ -197,30 +191,18 @@ def test_weights_that_an_update_destroyed_are_not_saved(tmp_path, eval_steps):
     assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-2")
 
 
-def test_a_bad_record_ends_the_run_with_its_own_line(tmp_path):
-    def dataset(batch_size, first_step, shard):
-        def load(x):
-            if x == 3:
-                raise errors.DataError("Expected ids, received 9")
-            return np.float32(x)
-
-        def features(step):
-            x = tf.numpy_function(load, [step], tf.float32)
-            return {"x": tf.ensure_shape(x, [])}
-
-        del batch_size, shard
-        return tf.data.Dataset.counter(first_step).map(features)
-
-    run = helpers.run_config(tmp_path)
-    engine = one_weight_engine(run, dataset=dataset)
-    with pytest.raises((ValueError, errors.TrainingError)) as caught:
-        loop.train(engine, 8, "training", ("total_loss",))
-    assert "Expected ids, received 9" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 class Crash(Exception):
     pass
+
+
+def send(number):
+    """An evaluation during which a signal comes."""
+
+    def evaluate():
+        os.kill(os.getpid(), number)
+        return {}
+
+    return evaluate
 
 
 def test_no_line_is_written_twice_after_a_crash(tmp_path):
@@ -248,18 +230,11 @@ def test_no_line_is_written_twice_after_a_crash(tmp_path):
 def test_a_signal_stops_and_saves(tmp_path, number, capsys):
     run = helpers.run_config(tmp_path, eval_steps=4)
     before = signal.getsignal(number)
-
-    def evaluate():
-        os.kill(os.getpid(), number)
-        return {}
-
-    engine = one_weight_engine(run)
-    with pytest.raises(errors.Stopped) as caught:
-        loop.train(engine, 8, "training", ("total_loss",), evaluate)
+    args = (8, "training", ("x",), send(number))
     name = signal.Signals(number).name
-    assert str(caught.value) == (
-        f"{name} at step 4: saved in {tmp_path}; run again to go on"
-    )
+    line = f"^{name} at step 4: saved in {tmp_path}; run again to go on$"
+    with pytest.raises(errors.Stopped, match=line):
+        loop.train(one_weight_engine(run), *args)
     assert f"{name}: saving and leaving" in capsys.readouterr().err
     assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
     assert signal.getsignal(number) is before
@@ -276,14 +251,9 @@ def test_a_second_signal_leaves_at_once(capsys):
 def test_a_signal_in_the_last_stretch_stops_too(tmp_path):
     """More may come after it: another trial, or the last evaluation."""
     run = helpers.run_config(tmp_path, eval_steps=8)
-
-    def evaluate():
-        os.kill(os.getpid(), signal.SIGTERM)
-        return {}
-
     args = (8, "training", ("total_loss",))
     with pytest.raises(errors.Stopped, match="SIGTERM at step 8: "):
-        loop.train(one_weight_engine(run), *args, evaluate)
+        loop.train(one_weight_engine(run), *args, send(signal.SIGTERM))
     again = one_weight_engine(run)
     loop.train(again, *args, pytest.fail)
     assert int(again.global_step) == 8
@@ -319,15 +289,8 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
             configs.OptimizerConfig(1e-2, num_warmup_steps=2),
             run.num_train_steps,
         )
-        return engine_lib.Engine(
-            strategy,
-            model,
-            model.training_loss,
-            optimizer,
-            run,
-            batch_size,
-            data.dataset,
-        )
+        args = (model, model.training_loss, optimizer, run, batch_size)
+        return engine_lib.Engine(strategy, *args, data.dataset)
 
 
 def refusal_of_run(folder, data_pattern):
@@ -357,58 +320,6 @@ def state(engine):
     values["iterations"] = engine.optimizer.iterations.numpy()
     values["global_step"] = engine.global_step.numpy()
     return values
-
-
-def set_state(engine, values):
-    for variable in engine.model.variables:
-        variable.assign(values[variable.path])
-    for name, slot in engine.optimizer.slots().items():
-        slot.assign(values[name])
-    engine.optimizer.iterations.assign(values["iterations"])
-    engine.global_step.assign(values["global_step"])
-
-
-@pytest.mark.dear
-def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, data_pattern):
-    """Dropout on; every variable and every logged loss bit for bit."""
-    whole, stopped = (
-        helpers.run_config(tmp_path / name, eval_steps=4)
-        for name in ("whole", "stopped")
-    )
-    for run in (whole, stopped):
-        os.mkdir(run.model_dir)
-    args = (8, "training", ("total_loss",))
-    engine = electra_engine(whole, data_pattern)
-    initial = state(engine)
-    loop.train(engine, *args, evaluate=lambda: {})
-    expected = state(engine)
-    # The same engine, traced already, begins anew in the other directory.
-    set_state(engine, initial)
-    engine.run = stopped
-    engine._iterator = None
-
-    def evaluate():
-        os.kill(os.getpid(), signal.SIGTERM)
-        return {}
-
-    with pytest.raises(errors.Stopped, match="SIGTERM at step 4"):
-        loop.train(engine, *args, evaluate=evaluate)
-    again = electra_engine(stopped, data_pattern)
-    loop.train(again, *args, evaluate=lambda: {})
-    found = state(again)
-    assert found["global_step"] == 8
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, name)
-
-    def logged(run):
-        return [
-            {k: v for k, v in r.items() if k != "examples_per_second"}
-            for r in read_log(run)
-        ]
-
-    assert len(logged(whole)) == 6
-    assert logged(stopped) == logged(whole)
 
 
 @pytest.fixture(scope="module")
@@ -494,6 +405,7 @@ import tensorflow as tf
 from electra_tf.training import replicas
 from electra_tf.training import metrics_log
 from tests import helpers
+from tests.model import electra_test
 from tests.training import engine_test
 
 tf.config.set_logical_device_configuration(
@@ -574,30 +486,6 @@ def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
     )
 
 
-def test_what_losses_are_divided_by_takes_no_network(tmp_path, data_pattern):
-    run = helpers.run_config(tmp_path, num_parallel_parts=2)
-    engine = electra_engine(run, data_pattern)
-    features = next(iter(engine.distribute(engine.train_dataset, 4, 0)))
-
-    @tf.function
-    def totals(features):
-        return engine._sums_of_weights(features, tf.constant([1, 2]))[0]
-
-    graph = totals.get_concrete_function(features).graph
-    # What a graph runs: what its outputs follow from, and whatever has a state.
-    running = [tensor.op for tensor in graph.outputs]
-    running += [op for op in graph.get_operations() if op.op_def.is_stateful]
-    found = set()
-    while running:
-        op = running.pop()
-        if op not in found:
-            found.add(op)
-            running += [tensor.op for tensor in op.inputs]
-    networks = {"MatMul", "PartitionedCall"}
-    assert networks <= {op.type for op in graph.get_operations()}
-    assert not {op.type for op in found} & (networks | {"BatchMatMulV2", "Exp"})
-
-
 @pytest.mark.dear
 def test_a_batch_teaches_the_same_under_xla(tmp_path, data_pattern):
     names = "whole", "2 x 2 x 8, XLA"
@@ -655,22 +543,18 @@ def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
 
     def dataset(batch_size, first_step, shard):
         del shard
+        numbers = tf.range(batch_size, dtype=tf.float32)
         return tf.data.Dataset.counter(first_step).map(
-            lambda step: {
-                "x": tf.cast(step, tf.float32)
-                + tf.range(batch_size, dtype=tf.float32)
-            }
+            lambda step: {"x": tf.cast(step, tf.float32) + numbers}
         )
 
     def loss_function(model):
         def loss(features, dropout_seed, all_reduce_sum):
-            error = tf.square(model.w.value - features["x"]) / 2
-            return tf.reduce_sum(error), {
-                "x": losses.Sums(
-                    tf.reduce_sum(features["x"]),
-                    tf.cast(tf.size(features["x"]), tf.float32),
-                )
-            }
+            x = features["x"]
+            error = tf.square(model.w.value - x) / 2
+            size = tf.cast(tf.size(x), tf.float32)
+            sums = {"x": losses.Sums(tf.reduce_sum(x), size)}
+            return tf.reduce_sum(error), sums
 
         return loss
 
@@ -751,14 +635,11 @@ def test_an_unused_weight_stays_as_it_is(tmp_path):
 
 def train_with_policy(folder, data_pattern, policy):
     """Metrics of four steps."""
+    run = helpers.run_config(folder, dtype_policy=policy)
+    no_dropout = {"hidden_dropout_prob": 0.0}
+    no_dropout["attention_probs_dropout_prob"] = 0.0
     try:
-        engine = electra_engine(
-            helpers.run_config(folder, dtype_policy=policy),
-            data_pattern,
-            batch_size=8,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
+        engine = electra_engine(run, data_pattern, 8, **no_dropout)
         if engine.loss_scale:
             # The first one overflows here, and the step would not be taken.
             engine.loss_scale.scale.assign(2.0**8)
@@ -829,29 +710,8 @@ def test_a_step_of_gradients_that_overflow_is_not_taken(tmp_path):
         keras.config.set_dtype_policy("float32")
 
 
-OBJECTIVES = {
-    "electra": {},
-    "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
-    "mlm": {"electra_objective": False},
-    "electric": {
-        "electra_objective": False,
-        "electric_objective": True,
-        "two_tower_generator": True,
-    },
-    "electra 15 %, whole words": {
-        "discriminator_objective": "replaced_token_detection_of_masked",
-        "whole_word_masking": True,
-    },
-    "replace mlm": {"discriminator_objective": "replace_mlm"},
-    "all-tokens mlm": {"discriminator_objective": "all_tokens_mlm"},
-    "adversarial": {"generator_training": "adversarial"},
-    "uniform": {"uniform_generator": True},
-    "unigram": {"unigram_generator": True},
-    "distinct, disallowed, disentangled": {
-        "distinct_positions": True,
-        "disallow_correct": True,
-        "disentangled_embeddings": True,
-    },
+OBJECTIVES = electra_test.OBJECTIVES | {
+    "whole words": {"whole_word_masking": True}
 }
 
 

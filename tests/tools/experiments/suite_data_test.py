@@ -15,9 +15,8 @@ GLUE = ("CoLA", "MRPC", "RTE", "SST-2", "STS-B")
 def small(monkeypatch):
     """Few reviews, and no command is run: its result is an empty file."""
     monkeypatch.setattr(suite_data, "NUM_LABELS", {1: 1.0, 3: 1.0})
-    monkeypatch.setattr(suite_data, "NUM_COMPARISON_REVIEWS", 2)
-    monkeypatch.setattr(suite_data, "NUM_DEV_REVIEWS", 2)
-    monkeypatch.setattr(suite_data, "NUM_TEST_REVIEWS", 3)
+    for name, number in (("COMPARISON", 2), ("DEV", 2), ("TEST", 3)):
+        monkeypatch.setattr(suite_data, f"NUM_{name}_REVIEWS", number)
     suite_data.reviews.cache_clear()
 
 
@@ -100,12 +99,8 @@ def test_comparisons(data, tmp_path, commands):
         rows = found[f"finetuning_data/imdb/{split}.tsv"].splitlines()
         assert rows[0] == "text\tlabel" and len(rows) == 3
         assert all(row.startswith("train ") for row in rows[1:])
-    assert [command[2] for command in commands[1:]] == [
-        "build-vocab",
-        "build-data",
-        "build-data",
-        "build-data",
-    ]
+    verbs = [command[2] for command in commands[1:]]
+    assert verbs == ["build-vocab", *["build-data"] * 3]
     assert f"--corpus-dir={tmp_path}/out/docstrings/heldout" in commands[-1]
     # What is there is not built again.
     shutil.rmtree(data / "aclImdb" / "train" / "pos")
@@ -145,16 +140,9 @@ def test_xquad_is_cut_by_article(data, tmp_path, commands):
     articles = [{"title": str(n), "paragraphs": []} for n in range(6)]
     write(data / "squad/xquad.en.json", json.dumps({"data": articles}))
     found = build("public_sets", data, tmp_path / "out")
-    titles = {
-        split: [
-            article["title"]
-            for article in json.loads(
-                found[f"finetuning_data/squadv1/{split}.json"]
-            )["data"]
-        ]
-        for split in ("train", "dev")
-    }
-    assert titles == {"train": ["1", "2", "3", "5"], "dev": ["0", "4"]}
+    for split, titles in (("train", ["1", "2", "3", "5"]), ("dev", ["0", "4"])):
+        text = found[f"finetuning_data/squadv1/{split}.json"]
+        assert [x["title"] for x in json.loads(text)["data"]] == titles
 
 
 def test_korean_texts(data, tmp_path, commands):
