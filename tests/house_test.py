@@ -16,23 +16,23 @@ from tests import helpers
 # own, docstrings and blank lines included. A budget may only be lowered: lower
 # it whenever the room shrinks. What exceeds it takes something away first.
 BUDGETS = {
-    "electra_tf": 3084,
-    "electra_tf/checkpoints": 6013,
-    "electra_tf/command_line": 2805,
-    "electra_tf/finetuning": 5018,
-    "electra_tf/inference": 1656,
-    "electra_tf/keras_models": 6551,
-    "electra_tf/model": 4934,
-    "electra_tf/pretraining_data": 6861,
+    "electra_tf": 3056,
+    "electra_tf/checkpoints": 5305,
+    "electra_tf/command_line": 2783,
+    "electra_tf/finetuning": 4033,
+    "electra_tf/inference": 1592,
+    "electra_tf/keras_models": 4089,
+    "electra_tf/model": 4930,
+    "electra_tf/pretraining_data": 5784,
     "electra_tf/serving": 2602,
-    "electra_tf/tasks": 5197,
-    "electra_tf/text": 1208,
-    "electra_tf/training": 3466,
-    "tests": 45970,
-    "tools": 847,
+    "electra_tf/tasks": 4238,
+    "electra_tf/text": 1183,
+    "electra_tf/training": 3173,
+    "tests": 38987,
+    "tools": 839,
     "tools/benchmarks": 1802,
     "tools/experiments": 1839,
-    "tools/quickstart": 1586,
+    "tools/quickstart": 1582,
 }
 # Folders whose files are theirs alone: a folder in them needs a room.
 WITHOUT_SUBFOLDERS = ("electra_tf", "tools")
