@@ -563,7 +563,7 @@ class RunConfig:
     async_checkpoints: bool = True
     seed: validation.Seed[int] = 42
     distribution_strategy: str = "one_device"
-    num_gpus: NotNegative[int] | None = None
+    num_gpus: NotNegative[int | None] = None
     tpu: str = ""
     cluster_resolver: str = "tf_config"
     micro_batch_size: NotNegative[int] = 0
