@@ -542,9 +542,8 @@ class RunConfig:
       jit_compile: Compile the whole step with XLA; None to do so on GPUs.
       tf32: GPUs that can round the factors of float32 products to 10 bits.
         Without, a step takes several times as long, and is float32 to the end.
-      deterministic: Take operations whose results do not depend on the order
-        in which threads come. CPUs have no others; a GPU resumes bit for bit
-        with them alone, and is slower.
+      deterministic: Take operations whose results do not depend on the order of
+        threads. A GPU resumes bit for bit with them alone, and is slower.
       num_intra_op_threads: Threads of a CPU that share one operation; 0 for
         what is fastest: in pre-training what `num_parallel_parts` leaves over,
         and 1 of a very small model, in which other operations, not halves of

@@ -131,9 +131,8 @@ def require_fraction(config, *names: str) -> None:
 
 def require_not_negative(config, *names: str) -> None:
     """Requires that fields are 0 or more, or None likewise."""
-    _require_all(
-        config, names, "0 or more", lambda x: x is None or 0 <= x < math.inf
-    )
+    rule = "0 or more"
+    _require_all(config, names, rule, lambda x: not x or 0 < x < math.inf)
 
 
 # Of paths that TensorFlow writes; it takes these signs for a glob's.
