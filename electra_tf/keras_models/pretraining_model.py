@@ -615,6 +615,12 @@ def _model_config(
     """The settings, by the class that they belong to."""
     encoder = {n: x for n, x in settings.items() if n in _ENCODER_FIELDS}
     encoder = {"vocab_size": preprocessor.vocabulary_size} | encoder
+    if encoder["vocab_size"] < preprocessor.vocabulary_size:
+        raise ValueError(
+            "Expected vocab_size to have room for the preprocessor's "
+            f"{preprocessor.vocabulary_size} tokens. Received: "
+            f"vocab_size={encoder['vocab_size']}"
+        )
     model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
     model = {"max_seq_length": preprocessor.max_seq_length} | model
     return configs.ElectraConfig(

@@ -184,12 +184,13 @@ def test_prints_nothing_but_its_lines(runs):
     run = runs["undisturbed"]
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert lines[0].startswith(
+    assert lines[0].startswith("device: CPU, ")
+    assert lines[1].startswith(
         "chosen: RunConfig.num_parallel_parts=1, "
         "RunConfig.num_intra_op_threads=1 ("
     )
-    assert lines[1].startswith("0.0 M parameters, 30 examples of 12 tokens, ")
-    assert lines[2] == "held-out:"
+    assert lines[2].startswith("0.0 M parameters, 30 examples of 12 tokens, ")
+    assert lines[3] == "held-out:"
     assert lines[-1] == "pre-trained model: undisturbed"
     for line in run.stderr.splitlines():
         assert line.startswith(("pre-training step ", "held-out at "))

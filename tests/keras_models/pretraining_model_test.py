@@ -397,7 +397,7 @@ def test_other_objectives(changes):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
+        ({"vocab_size": 5}, "'s 20 tokens. Received: vocab_size=5"),
         ({"max_seq_length": 99}, "must not exceed"),
     ],
 )
