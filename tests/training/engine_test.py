@@ -402,16 +402,16 @@ _CUTS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
+tf.config.set_logical_device_configuration(  # Before anything is computed.
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+)
 from electra_tf.training import replicas
 from electra_tf.training import metrics_log
 from tests import helpers
 from tests.model import electra_test
 from tests.training import engine_test
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration()] * 2,
-)
 one = tf.distribute.OneDeviceStrategy("CPU:0")
 two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 cuts = {
