@@ -169,7 +169,9 @@ def test_the_chief_alone_speaks_and_writes(folder, undisturbed):
     _, stdout, stderr = undisturbed["two"]
     lines = stdout.splitlines()
     assert "[0] pre-trained model: " + str(folder / "undisturbed") in lines
-    assert [x for x in lines if x.startswith("[1] ")] == []
+    # Each has devices of its own.
+    (device,) = (x for x in lines if x.startswith("[1] "))
+    assert device.startswith("[1] device: CPU, ")
     assert "[0] pre-training step " in stderr
     assert "[1] pre-training step " not in stderr
     for worker in range(2):  # Each of them, as each may be the one that waits.
