@@ -352,7 +352,7 @@ def test_a_command_line_of_the_original(tmp_path):
     assert result.returncode == 0, result.stderr
     model_dir = tmp_path / "models/m"
     assert result.stdout.endswith(f"pre-trained model: {model_dir}\n")
-    assert "a training of one step learns nothing, as a wa" in result.stdout
+    assert "a training of one step learns nothing, as a wa" in result.stderr
     (line,) = (model_dir / "runs.jsonl").read_text().splitlines()
     flags = [f"--hparams={json.dumps(hparams)}", "--model_name=m"]
     assert json.loads(line)["flags"] == [*flags, f"--data_dir={tmp_path}"]
