@@ -5,20 +5,16 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 """
 
 import dataclasses
-import pathlib
 import typing
 
 import gin
 
-from electra_tf import errors, validation
+from electra_tf import errors, packaged, validation
 from electra_tf.validation import Fraction, NotNegative, Positive
 
 # With them `gin.parse_config_file("gin/small.gin")` works anywhere, too.
-_HERE = pathlib.Path(__file__).parent
-for _folder in (_HERE / "gin", _HERE.parent / "gin"):
-    if _folder.is_dir():
-        gin.add_config_file_search_path(str(_folder.parent))
-        gin.add_config_file_search_path(str(_folder))
+gin.add_config_file_search_path(str(packaged.root()))
+gin.add_config_file_search_path(str(packaged.root() / "gin"))
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.
@@ -540,8 +536,7 @@ class RunConfig:
         'float32', or 'bfloat16' for half the bytes between machines, each sum
         rounded to 8 bits. float16 would lose small gradients.
       jit_compile: Compile the whole step with XLA; None to do so on GPUs.
-      tf32: GPUs that can round the factors of float32 products to 10 bits.
-        Without, a step takes several times as long, and is float32 to the end.
+      tf32: Let GPUs round the factors of float32 products to 10 bits.
       deterministic: Take operations whose results do not depend on the order of
         threads. A GPU resumes bit for bit with them alone, and is slower.
       num_intra_op_threads: Threads of a CPU that share one operation; 0 for

@@ -171,9 +171,9 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
         manifest.refuse_unfinished(part.records.files)
         if part.share_of_padding() == 1.0:
             raise errors.DataError(
-                "Expected tokens to learn from. Received: "
-                f"{part.records.files[0]} and {len(part.records.files) - 1} "
-                "more file(s) whose input_mask is 0 everywhere: padding alone"
+                "Expected tokens to learn from. Received: padding alone, an "
+                f"input_mask of 0 everywhere, in {part.records.files[0]} and "
+                f"all of {len(part.records.files)} file(s)"
             )
     return inputs
 

@@ -102,11 +102,6 @@ def number(
 positive_int = number(int, lambda n: n >= 1, "a whole number of at least 1")
 
 
-def positive_ints(text: str) -> tuple[int, ...]:
-    """An argument type: such numbers between commas, each once."""
-    return tuple(dict.fromkeys(map(positive_int, text.split(","))))
-
-
 def names(text: str) -> tuple[str, ...]:
     """An argument type: what is between commas, each once."""
     parts = (part.strip() for part in text.split(","))

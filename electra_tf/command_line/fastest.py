@@ -110,10 +110,11 @@ def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
         number = len(gpus)
         if run.distribution_strategy == "one_device":
             number = min(1, number)
+    used = gpus[:number]
     if gpus:
-        tf.config.set_visible_devices(gpus[:number], "GPU")
-        for gpu in gpus[:number]:
-            tf.config.experimental.set_memory_growth(gpu, True)
+        tf.config.set_visible_devices(used, "GPU")
+    for gpu in used:
+        tf.config.experimental.set_memory_growth(gpu, True)
     tf.config.experimental.enable_tensor_float_32_execution(run.tf32)
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -124,9 +125,9 @@ def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
     if is_tpu:
         found = f"TPU {run.tpu or 'local'}"
     elif number:
-        details = [tf.config.experimental.get_device_details(g) for g in gpus]
-        names = {d.get("device_name", "GPU") for d in details[:number]}
-        found = f"{number} x {', '.join(sorted(names))}"
+        details = map(tf.config.experimental.get_device_details, used)
+        names = sorted({d.get("device_name", "GPU") for d in details})
+        found = f"{number} x {', '.join(names) or 'GPU'}"
         found += ", TF32" * (run.tf32 and _gpus_have_bfloat16())
     elif gpus:
         found += f" (RunConfig.num_gpus=0 leaves {len(gpus)} GPUs alone)"

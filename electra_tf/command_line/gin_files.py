@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 import gin
 from absl import logging
 
-from electra_tf import configs, errors
-from electra_tf.command_line import packaged
+from electra_tf import configs, errors, packaged
 
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 import electra_tf
-from electra_tf import errors
-from electra_tf.command_line import arguments, packaged
+from electra_tf import errors, packaged
+from electra_tf.command_line import arguments
 
 PROG = "electra-tf"
 # Verb -> a module, or a script.

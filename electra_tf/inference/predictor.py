@@ -96,8 +96,9 @@ class SavedModel:
                 vocabulary.VOCAB_FILE,
             ),
         )
+        newest = newest_version(path)
         for number, other in numbered(path).items():
-            if number > max(versions(path), default=number):
+            if newest is not None and number > newest:
                 errors.warn(f"passed over {other}: no SavedModel in it")
         for note in self.metadata.get("notes") or []:
             errors.warn(note)

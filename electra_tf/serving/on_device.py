@@ -200,7 +200,7 @@ class OnDeviceModel:
             model_path=path, num_threads=num_threads
         )
         self._run = self._interpreter.get_signature_runner(TOKENS)
-        # As a graph: op by op a text would take a hundred times as long.
+        # As a graph: op by op a text would take thirty times as long.
         self._pack = tf.function(
             self._packed, autograph=False, reduce_retracing=True
         )

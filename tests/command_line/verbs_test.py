@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 import electra_tf
-from electra_tf.command_line import packaged, verbs
+from electra_tf import packaged
+from electra_tf.command_line import verbs
 from tests import helpers
 
 # The doors that the command must have.

@@ -25,8 +25,8 @@ from collections.abc import Iterator, Sequence
 import quickstart_steps
 from quickstart_steps import STEPS, Step
 
-from electra_tf import files
-from electra_tf.command_line import arguments, packaged
+from electra_tf import files, packaged
+from electra_tf.command_line import arguments
 
 # Exit codes of a command that was told to stop.
 _INTERRUPTED = (arguments.EXIT_STOPPED, 130)

@@ -1,40 +1,71 @@
 """Tests of heldout_sentences.py, with a model that has learned nothing."""
 
 import json
-import pathlib
 
 import heldout_sentences
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
-from tests import helpers
+from electra_tf.model import ablations, masking
+from electra_tf.text import vocabulary
+from electra_tf.training import replicas, saving
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+LENGTH = 8
 
 
 @pytest.fixture
 def config(tmp_path):
-    """Of a run that has begun, with three held-out examples."""
-    helpers.write_tfrecords(
-        tmp_path / "heldout.tfrecord", [helpers.row(n) for n in range(3)]
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
+    with tf.io.TFRecordWriter(str(tmp_path / "heldout.tfrecord")) as writer:
+        for first in (5, 6, 7):
+            features = {
+                "input_ids": [2, first, 9, 10, 11, 3, 0, 0],
+                "input_mask": [1] * 6 + [0] * 2,
+                "segment_ids": [0] * LENGTH,
+            }
+            example = tf.train.Example()
+            for name, values in features.items():
+                example.features.feature[name].int64_list.value.extend(values)
+            writer.write(example.SerializeToString())
+    encoder = configs.EncoderConfig(
+        vocab_size=len(VOCAB),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=LENGTH,
     )
     return configs.PretrainingConfig(
-        model=helpers.electra_config(),
+        model=configs.ElectraConfig(
+            encoder, max_seq_length=LENGTH, mask_prob=0.3
+        ),
         data=configs.PretrainingDataConfig(
             train_files="gone",
-            vocab_file=helpers.write_vocab(tmp_path),
+            vocab_file=str(tmp_path / "vocab.txt"),
             heldout_files=str(tmp_path / "*.tfrecord"),
         ),
         optimizer=configs.OptimizerConfig(learning_rate=1e-3),
-        run=helpers.run_config(tmp_path / "model"),
+        run=configs.RunConfig(
+            model_dir=str(tmp_path / "model"), num_train_steps=1
+        ),
     )
 
 
 @pytest.fixture
 def model_dir(config):
-    folder = config.run.model_dir
-    helpers.write_pretrained(pathlib.Path(folder))
     model_directory.write(config, "", [])
-    helpers.write_vocab(folder)
-    return folder
+    replicas.set_policy(config.run)
+    vocab = vocabulary.load_of_size(
+        config.data.vocab_file, config.model.encoder.vocab_size
+    )
+    vocabulary.write(vocab, config.run.model_dir)
+    model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
+    tf.train.CheckpointManager(
+        saving.checkpointed_variables(model), config.run.model_dir, 1
+    ).save()
+    return config.run.model_dir
 
 
 @pytest.mark.dear
@@ -43,31 +74,39 @@ def test_every_real_token_is_judged_the_same_every_time(model_dir):
     examples, _ = detected
     originals = [[t.original for t in tokens] for tokens in examples]
     assert originals == [
-        [helpers.VOCAB[i] for i in helpers.row(n)["input_ids"] if i]
-        for n in range(3)
+        ["[CLS]", first, "e", "f", "g", "[SEP]"] for first in "abc"
     ]
     tokens = [token for example in examples for token in example]
     for token in tokens:
         assert token.is_replaced == (token.original != token.shown)
         assert 0.0 < token.probability < 1.0
-    assert 1 <= sum(token.is_replaced for token in tokens) <= 9
+    assert 1 <= sum(token.is_replaced for token in tokens) <= 6
     assert heldout_sentences.detect_heldout(model_dir, 10) == detected
     assert heldout_sentences.detect_heldout(model_dir, 1)[0] == examples[:1]
 
 
+def test_configuration_is_read_back(model_dir, config):
+    assert model_directory.read_pretraining_config(model_dir) == config
+
+
 @pytest.mark.parametrize(
-    "part, name, value, message",
+    "path, value, message",
     [
-        (None, "class", "FinetuningConfig", "of a pre-training run. Received"),
-        ("run", "colour", 1, "config.json of this version"),
-        ("data", "heldout_files", "", "which has none"),
-        ("model", "electra_objective", False, "with a discriminator"),
+        (("class",), "FinetuningConfig", "of a pre-training run. Received: "),
+        (("run", "colour"), 1, "config.json of this version"),
+        (("data", "heldout_files"), "", "which has none"),
+        (("model", "electra_objective"), False, "with a discriminator"),
     ],
 )
-def test_unfit_run(model_dir, part, name, value, message):
+def test_unfit_run(model_dir, path, value, message):
     record = model_directory.read_config(model_dir)
-    (record[part] if part else record)[name] = value
-    pathlib.Path(model_dir, "config.json").write_text(json.dumps(record))
+    *parents, name = path
+    changed = record
+    for parent in parents:
+        changed = changed[parent]
+    changed[name] = value
+    with open(f"{model_dir}/config.json", "w") as f:
+        json.dump(record, f)
     with pytest.raises(errors.ConfigError, match=message):
         heldout_sentences.detect_heldout(model_dir, 1)
 

@@ -10,7 +10,8 @@ import quickstart_steps
 import run_quickstart
 from quickstart_steps import Step
 
-from electra_tf.command_line import packaged, verbs
+from electra_tf import packaged
+from electra_tf.command_line import verbs
 from tests import helpers
 
 

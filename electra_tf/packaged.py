@@ -2,7 +2,7 @@
 
 import pathlib
 
-_PACKAGE = pathlib.Path(__file__).parents[1]
+_PACKAGE = pathlib.Path(__file__).parent
 
 
 def root() -> pathlib.Path:
