@@ -109,7 +109,7 @@ def write_texts(folder: pathlib.Path) -> None:
     (folder / "corpus").mkdir()
     documents = [
         "\n".join(sentence(subject, number + k) for k in range(6))
-        for number in range(30)
+        for number in range(60)
         for subject in _SUBJECTS
     ]
     (folder / "corpus/a.txt").write_text("\n\n".join(documents))
