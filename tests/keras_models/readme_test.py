@@ -14,7 +14,6 @@ from electra_tf.tasks import by_name
 from tests import helpers
 from tests.keras_models.tasks import TARGETS, TEXTS, classifier
 
-
 # That of the guides; a folder of the test stands in its place.
 _HANDLE = "hf://google/electra-small-discriminator"
 
