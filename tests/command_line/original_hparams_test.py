@@ -356,3 +356,33 @@ def test_a_command_line_of_the_original(tmp_path):
     (line,) = (model_dir / "runs.jsonl").read_text().splitlines()
     flags = [f"--hparams={json.dumps(hparams)}", "--model_name=m"]
     assert json.loads(line)["flags"] == [*flags, f"--data_dir={tmp_path}"]
+
+
+def documented(section: str) -> dict[str, str]:
+    """Setting -> its row of a table in docs/guides/from-electra.md."""
+    page = helpers.ROOT / "docs/guides/from-electra.md"
+    _, _, text = page.read_text(encoding="utf-8").partition(f"### {section}\n")
+    rows = re.findall(r"^\| (`.*?`) \| (.*\|)$", text.split("###")[0], re.M)
+    return {
+        name: row.replace("`", "")
+        for names, row in rows
+        for name in re.findall(r"\w+", names)
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "hparams"),
+    [
+        ("run_pretraining", original_settings.PRETRAINING),
+        ("run_finetuning", original_settings.FINETUNING),
+    ],
+)
+def test_every_setting_is_documented(command, hparams):
+    rows = documented("Both commands") | documented(f"`{command}`")
+    assert set(rows) == set(hparams)
+    for name, hparam in hparams.items():
+        here, why = (cell.strip() for cell in rows[name].split("|")[:2])
+        if here.endswith(", same name"):
+            here = f"{here.removesuffix(', same name')}.{name}"
+        assert here == (hparam.parameter or "none")
+        assert hparam.why in why
