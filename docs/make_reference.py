@@ -67,12 +67,15 @@ rest.
 """
 
 
-def _clause(text: str) -> str:
-    """Up to a full stop, or sooner: four words or more before a mark."""
+def _clause(text: str, marks: str) -> str:
+    """The first sentence, or the first words up to one of the marks."""
     text = re.sub(r"\s+", " ", text).strip()
     end = len(text)
-    for match in re.finditer(r"\.(?= [A-Z]|$)|[;:](?= )| \((?!s\))", text):
-        if match[0] == "." or len(text[: match.start()].split()) >= 4:
+    for match in re.finditer(
+        rf"\.(?= [A-Z]|$)|[{marks}](?= )| \((?!s\))", text
+    ):
+        # Two words say too little.
+        if match[0] == "." or len(text[: match.start()].split()) > 2:
             end = match.start()
             break
     if text[:end].count("(") > text[:end].count(")"):
@@ -120,7 +123,7 @@ def _line(flag: str, what: str) -> str:
     if choices:
         flag = f"{flag} {{{choices[1].replace('|', ',')}}}"
         what = what[choices.end() :]
-    clause = _clause(what)
+    clause = _clause(what, marks=",;:")
     return f"* `{flag}`: {clause}\n" if clause else f"* `{flag}`\n"
 
 
@@ -141,7 +144,7 @@ def cli() -> str:
 
 def _attributes(cls: type) -> dict[str, str]:
     """Field -> what the docstring says of it."""
-    section = inspect.getdoc(cls).partition("Attributes:\n")[2]
+    section = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
     entries = re.split(r"^ {2}(\w+): ", section, flags=re.M)
     return dict(zip(entries[1::2], entries[2::2], strict=True))
 
@@ -180,11 +183,12 @@ def config() -> str:
         parts.append(f"## {group}\n")
         for cls in classes:
             attributes = _attributes(cls)
-            summary = inspect.getdoc(cls).split("\n")[0]
+            summary = (inspect.getdoc(cls) or "").split("\n")[0]
             parts.append(f"### {cls.__name__}\n\n{summary}\n")
             parts.append(
                 "".join(
-                    f"* {_field(field)}: {_clause(attributes[field.name])}\n"
+                    f"* {_field(field)}: "
+                    f"{_clause(attributes[field.name], marks=':')}\n"
                     for field in dataclasses.fields(cls)
                 )
             )
