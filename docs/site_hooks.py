@@ -11,8 +11,16 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-_MARKDOWN_ADDRESS = re.compile(r'(href="[\w-]+)\.(?:md|ipynb)(?=["#])')
+# Pages of the site that are outside of docs/.
+_OUTSIDE = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+}
+_PAGES = {source: page for page, source in _OUTSIDE.items()}
+_MARKDOWN_ADDRESS = re.compile(r'(href="[\w./-]+)\.(?:md|ipynb)(?=["#])')
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+_FENCE = re.compile(r" *(```|~~~)")
 
 
 class _NoHtml(markdown.Extension):
@@ -29,34 +37,37 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Adds README.md as the first page."""
-    text = (_ROOT / "README.md").read_text("utf-8")
-    files.append(File.generated(config, "index.md", content=text))
+    """Adds the pages that are outside of docs/."""
+    for page, source in _OUTSIDE.items():
+        text = (_ROOT / source).read_text("utf-8")
+        files.append(File.generated(config, page, content=text))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Turns links between README.md, docs/ and the rest into the site's."""
-    of_readme = page.file.src_uri == "index.md"
-    name = "README.md" if of_readme else f"docs/{page.file.src_uri}"
+    """Turns links of the repository into those of the site."""
+    uri = page.file.src_uri
+    name = _OUTSIDE.get(uri, f"docs/{uri}")
 
     def link(match):
         text, path, anchor = match[1], match[2], match[3] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
         if not (_ROOT / path).exists():
             raise PluginError(f"{name}: a link to {path}, which is not there")
-        if path == "README.md":
-            return f"[{text}](index.md{anchor})"
-        if path.startswith("docs/"):
-            return f"[{text}]({path.removeprefix('docs/')}{anchor})"
+        if path in _PAGES or path.startswith("docs/"):
+            target = _PAGES.get(path, path.removeprefix("docs/"))
+            address = posixpath.relpath(target, posixpath.dirname(uri) or ".")
+            return f"[{text}]({address}{anchor})"
         # The rest is in the repository, and on no page.
         return text if text.strip("`") == path else f"{text} (`{path}`)"
 
-    # What is indented is code.
-    return "\n".join(
-        line if line.startswith("    ") else _LINK.sub(link, line)
-        for line in markdown.split("\n")
-    )
+    lines, is_code = [], False
+    for line in markdown.split("\n"):
+        is_fence = bool(_FENCE.match(line))
+        is_code ^= is_fence
+        as_it_is = is_code or is_fence or line.startswith("    ")
+        lines.append(line if as_it_is else _LINK.sub(link, line))
+    return "\n".join(lines)
 
 
 def on_page_content(content, page, config, files):
@@ -69,7 +80,10 @@ def on_page_content(content, page, config, files):
 def on_post_build(config):
     """Checks what the pages link to, however the links came there."""
     site = pathlib.Path(config.site_dir)
-    pages = {path.name: path.read_text("utf-8") for path in site.glob("*.html")}
+    pages = {
+        path.relative_to(site).as_posix(): path.read_text("utf-8")
+        for path in site.rglob("*.html")
+    }
     pages.pop("404.html", None)  # Its addresses begin at the server's root.
     ids = {
         name: {html.unescape(x) for x in re.findall(r'\bid="([^"]+)"', text)}
@@ -80,7 +94,10 @@ def on_post_build(config):
             if re.match(r"[a-z]+:", address):
                 continue
             path, _, anchor = html.unescape(address).partition("#")
-            path = urllib.parse.unquote(path.split("?")[0]) or name
+            path = urllib.parse.unquote(path.split("?")[0])
+            folder = posixpath.dirname(name)
+            path = posixpath.normpath(posixpath.join(folder, path))
+            path = name if address.startswith(("#", "?")) else path
             is_known = not anchor or path not in ids or anchor in ids[path]
             if not ((site / path).exists() and is_known):
                 raise PluginError(f"{name}: a link to {address}: not there")

@@ -1,12 +1,18 @@
-"""Files, modules and targets that the documents name are there."""
+"""What the documents name is there: files, targets, flags, settings, links."""
 
+import dataclasses
+import functools
 import importlib.util
 import json
 import re
+import shlex
 
 import pytest
 
 import electra_tf
+from electra_tf import configs
+from electra_tf.command_line import verbs
+from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
 ROOT = helpers.ROOT
@@ -14,9 +20,9 @@ PACKAGE = ROOT / "electra_tf"
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (
-        ROOT / "README.md",
+        *ROOT.glob("*.md"),
         ROOT / "Makefile",
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "docs").glob("*.ipynb"),
         *(ROOT / "gin").rglob("*.gin"),
         *(ROOT / "electra_tf").rglob("*.py"),
@@ -25,6 +31,7 @@ DOCUMENTS = sorted(
     )
 )
 # Files of the product, by their folder or by that of the package.
+PAGES = [name for name in DOCUMENTS if name.endswith(".md")]
 _FILE = re.compile(
     r"(?<![\w./<-])((?:[\w-]+/)+[\w-]+\.(?:py|gin|md|sh|png))(?![\w/])"
 )
@@ -83,53 +90,138 @@ def test_names_what_is_there(document):
     assert not missing
 
 
-def documented_tree() -> list[str]:
-    """The paths of the tree of docs/code.md, from the indentation of lines."""
-    section = (ROOT / "docs" / "code.md").read_text(encoding="utf-8")
-    found, folders = [], []
-    for line in section.split("\n"):
-        match = re.match(r"    ((?:  )*)([\w/.,* -]+?)(?:  .*)?$", line)
-        if not match or not re.search(r"[/.]", match[2]):
-            continue
-        depth = len(match[1]) // 2
-        for name in match[2].split(", "):
-            if name.endswith("/"):
-                folders[depth:] = [name]
-            found.append("".join(folders[:depth]) + name)
+def fences(page: str, language: str) -> list[str]:
+    """The code blocks of a page in a language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", text, re.M | re.S)
+    return [code for _, of, code in blocks if of == language]
+
+
+@functools.cache
+def reference():
+    path = ROOT / "docs" / "make_reference.py"
+    spec = importlib.util.spec_from_file_location("make_reference", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["cli.md", "config.md"])
+def test_the_reference_is_current(name):
+    page = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    assert page == reference().PAGES[name](), "python docs/make_reference.py"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)
+    folder = (ROOT / page).parent
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def known_flags() -> dict[str, set[str]]:
+    """Verb -> its flags, with underscores."""
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    sections = re.split(r"^## ([\w-]+)$", page, flags=re.M)
+    found = {}
+    for verb, text in zip(sections[1::2], sections[2::2], strict=True):
+        entries = re.findall(r"^\* `(.+?)`", text, re.M)
+        names = re.findall(r"--(\[no\])?([\w-]+)", " ".join(entries))
+        found[verb] = {name for _, name in names}
+        found[verb] |= {f"no{name}" for negated, name in names if negated}
+        found[verb] = {name.replace("-", "_") for name in found[verb]}
+        found[verb] |= {"help"}
     return found
 
 
-def test_the_documented_tree_is_the_product():
-    tree = documented_tree()
-    assert tree
-    missing = [path for path in tree if not (ROOT / path).exists()]
-    assert not missing
-    rooms = {
-        path.relative_to(ROOT).as_posix()
-        for path in PACKAGE.iterdir()
-        if path.name not in ("__pycache__",)
+def commands(page: str) -> list[list[str]]:
+    """The words of each command of electra-tf in a page."""
+    found = []
+    for block in fences(page, "bash"):
+        for line in block.replace("\\\n", " ").split("\n"):
+            words = shlex.split(line, comments=True)
+            if "electra-tf" in words:
+                found.append(words[words.index("electra-tf") + 1 :])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_have_verbs_and_flags_that_are_there(page):
+    flags = known_flags()
+    assert flags.keys() == verbs.VERBS.keys()
+    wrong = []
+    for verb, *words in commands(page):
+        if verb == "--version" or verb == "--help":
+            continue
+        assert verb in flags, verb
+        names = [
+            word.removeprefix("--").split("=")[0].replace("-", "_")
+            for word in words
+            if word.startswith("--")
+        ]
+        wrong += [f"{verb} --{x}" for x in names if x not in flags[verb]]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_of_a_page_compiles(page):
+    for code in fences(page, "python"):
+        compile(code, page, "exec")
+
+
+@pytest.mark.parametrize("page", DOCUMENTS)
+def test_settings_that_are_named_exist(page):
+    classes = {
+        name: cls
+        for module in (configs, finetuning_configs)
+        for name, cls in vars(module).items()
+        if dataclasses.is_dataclass(cls)
     }
-    assert rooms <= {path.rstrip("/") for path in tree}
+    names = "|".join(classes)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    wrong = {
+        f"{cls}.{field}"
+        for cls, field in re.findall(rf"\b({names})\.([a-z_]+)\b", text)
+        if not hasattr(classes[cls], field)
+        and field not in classes[cls].__dataclass_fields__
+    }
+    assert not wrong
 
 
-def test_the_site_has_every_document():
+def test_the_tree_of_the_readme_is_there():
+    """Its lines: a path, at least two spaces, what it is."""
+    blocks = fences("README.md", "text")
+    trees = [x for x in blocks if re.search(r"^electra_tf/( |$)", x, re.M)]
+    assert len(trees) == 1
+    folders: list[str] = []
+    for line in trees[0].splitlines():
+        indent, names = re.match(r"( *)([\w/., -]+?)(?:  |$)", line).groups()
+        del folders[len(indent) // 2 :]
+        for name in names.split(", "):
+            path = "".join(folders) + name
+            assert (ROOT / path).exists(), path
+        if names.endswith("/"):
+            folders.append(names)
+
+
+def test_the_page_of_the_code_names_every_room():
+    text = (ROOT / "docs/explain/how-it-works.md").read_text(encoding="utf-8")
+    rooms = [x.name for x in PACKAGE.iterdir() if (x / "__init__.py").exists()]
+    assert [room for room in rooms if f"`{room}/`" not in text] == []
+
+
+def test_the_site_has_every_page():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    documents = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-    assert [name for name in documents if f"- {name}\n" not in site] == []
-
-
-def test_the_readme_leads_to_every_document():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    documents = [
-        f"docs/{path.name}"
-        for path in (ROOT / "docs").iterdir()
-        if path.suffix in (".md", ".ipynb")
-    ]
-    assert [name for name in documents if f"]({name})" not in text] == []
+    docs = ROOT / "docs"
+    pages = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
+    names = sorted(path.relative_to(docs).as_posix() for path in pages)
+    assert [name for name in names if f": {name}\n" not in site] == []
 
 
 def test_the_page_of_the_python_api_has_every_public_name():
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     modules = electra_tf.registration.CLASSES
     public = [name for name in electra_tf.__all__ if name in modules]
     assert public

@@ -1,0 +1,208 @@
+"""Writes docs/reference/cli.md and docs/reference/config.md from the code.
+
+    python docs/make_reference.py
+
+The first has the flags of each verb, from its `--help`; the second has the
+fields of each configuration, from its docstring. tests/docs_test.py compares.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import gin
+
+from electra_tf import configs
+from electra_tf.command_line import verbs
+from electra_tf.finetuning import configs as finetuning_configs
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_FOLDER = _ROOT / "docs" / "reference"
+_SIZES = ("small", "base", "large")
+_CONFIGS = {
+    "Pre-training": (
+        configs.PretrainingConfig,
+        configs.EncoderConfig,
+        configs.ElectraConfig,
+        configs.PretrainingDataConfig,
+    ),
+    "Both": (configs.OptimizerConfig, configs.RunConfig),
+    "Fine-tuning": (
+        finetuning_configs.FinetuningConfig,
+        finetuning_configs.FinetuningDataConfig,
+        configs.QuestionAnsweringConfig,
+    ),
+}
+
+_CLI = """# Commands
+
+`electra-tf VERB` runs one step. `electra-tf VERB --help` explains it at length.
+
+* Flags take dashes or underscores, and `--flag=value` or `--flag value`.
+* A gin file is looked for in the current directory, then in the package.
+* `--gin_param=Class.field=value` sets any field of the
+  [configuration](config.md). Text needs quotes of its own:
+  `--gin_param="RunConfig.model_dir='models/mine'"`.
+* Exit codes: 0 for success, 1 for an error, 2 for a wrong flag, 75 for a run
+  that was stopped. The same command continues it.
+
+Each line has the first words on a flag, written by
+`python docs/make_reference.py`.
+"""
+_CONFIG = """# Configuration
+
+Set any field in a gin file (`RunConfig.seed = 7`) or on the command line
+(`--gin_param=RunConfig.seed=7`). `gin/pretraining.gin` and `gin/finetuning.gin`
+explain the common choices. A mistyped name is an error with a suggestion.
+
+Each line has the default of a field and the first words on it, written by
+`python docs/make_reference.py`. The [Python API](api.md#configurations) has the
+rest.
+"""
+
+
+def _clause(text: str, marks: str) -> str:
+    """The first sentence, or the first words up to one of the marks."""
+    text = re.sub(r"\s+", " ", text).strip()
+    end = len(text)
+    for match in re.finditer(
+        rf"\.(?= [A-Z]|$)|[{marks}](?= )| \((?!s\))", text
+    ):
+        # Two words say too little.
+        if match[0] == "." or len(text[: match.start()].split()) > 2:
+            end = match.start()
+            break
+    if text[:end].count("(") > text[:end].count(")"):
+        end = text.index(")", end) + 1
+    # Text has no tags, and GitHub takes these for some.
+    return text[:end].replace("<", "&lt;")
+
+
+def _help(verb: str) -> str:
+    """Help that is not wrapped where it can be helped."""
+    command = [sys.executable, "-m", "electra_tf", verb, "--help"]
+    places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
+    environment = os.environ | {
+        "COLUMNS": "9999",
+        "PYTHONPATH": os.pathsep.join(places),
+    }
+    done = subprocess.run(
+        command, env=environment, cwd=_ROOT, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout
+
+
+def flags(text: str) -> dict[str, str]:
+    """Flag, as its help shows it -> what it does; of argparse or of absl."""
+    entries: list[list[str]] = []
+    for line in text.split("\n"):
+        if re.match(r"  -", line):
+            flag, _, rest = re.split(r"(: | {2,}|$)", line.strip(), maxsplit=1)
+            entries.append([flag, rest])
+        elif entries and re.match(r" {4}", line):
+            # absl says of types and repetitions what nobody asks here.
+            if not re.match(r" +(\(|repeat this)", line):
+                entries[-1][1] += " " + line.strip()
+        elif not line.strip() and entries:
+            break
+    return {flag: text for flag, text in entries if "--help" not in flag}
+
+
+def _line(flag: str, what: str) -> str:
+    """`--seed SEED` says no more than `--seed`; choices are kept."""
+    flag = re.sub(r"( \[?[A-Z_]+\]?)+(?=,|$)", "", flag)
+    choices = re.match(r"<([\w|]+)>: ", what)  # As absl has them.
+    if choices:
+        flag = f"{flag} {{{choices[1].replace('|', ',')}}}"
+        what = what[choices.end() :]
+    clause = _clause(what, marks=",;:")
+    return f"* `{flag}`: {clause}\n" if clause else f"* `{flag}`\n"
+
+
+def cli() -> str:
+    """The page of the commands."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        helps = dict(
+            zip(verbs.VERBS, pool.map(_help, verbs.VERBS), strict=True)
+        )
+    parts = [_CLI]
+    for verb, text in helps.items():
+        door = verbs.VERBS[verb]
+        door = door if "/" in door else f"python -m {door}"
+        parts.append(f"## {verb}\n\n{verbs.first_line(verb)} (`{door}`)\n")
+        parts.append("".join(_line(*entry) for entry in flags(text).items()))
+    return "\n".join(parts)
+
+
+def _attributes(cls: type) -> dict[str, str]:
+    """Field -> what the docstring says of it."""
+    section = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
+    entries = re.split(r"^ {2}(\w+): ", section, flags=re.M)
+    return dict(zip(entries[1::2], entries[2::2], strict=True))
+
+
+def _field(field: dataclasses.Field) -> str:
+    if field.default is dataclasses.MISSING:
+        return f"`{field.name}`, required"
+    return f"`{field.name}={field.default!r}`"
+
+
+def _sizes() -> str:
+    """What the paper's three runs have otherwise than each other."""
+    bindings = []
+    for size in _SIZES:
+        gin.clear_config()
+        with contextlib.chdir(_ROOT / "gin"):
+            gin.parse_config_file(f"{size}.gin")
+        text = gin.config_str(max_line_length=999)
+        bindings.append(dict(re.findall(r"^(\w+\.\w+) = (.+)$", text, re.M)))
+        gin.clear_config()
+    names = sorted(set.union(*map(set, bindings)))
+    rows = {name: [found.get(name, "") for found in bindings] for name in names}
+    lines = [
+        f"| `{name}` | {' | '.join(values)} |"
+        for name, values in rows.items()
+        if len(set(values)) > 1 and not name.endswith("_dir")
+    ]
+    head = ["| field | " + " | ".join(f"`gin/{x}.gin`" for x in _SIZES) + " |"]
+    return "\n".join([*head, "| --- " * 4 + "|", *lines, ""])
+
+
+def config() -> str:
+    """The page of the configuration."""
+    parts = [_CONFIG, "## The paper's sizes\n", _sizes()]
+    for group, classes in _CONFIGS.items():
+        parts.append(f"## {group}\n")
+        for cls in classes:
+            attributes = _attributes(cls)
+            summary = (inspect.getdoc(cls) or "").split("\n")[0]
+            parts.append(f"### {cls.__name__}\n\n{summary}\n")
+            parts.append(
+                "".join(
+                    f"* {_field(field)}: "
+                    f"{_clause(attributes[field.name], marks=':')}\n"
+                    for field in dataclasses.fields(cls)
+                )
+            )
+    return "\n".join(parts)
+
+
+PAGES = {"cli.md": cli, "config.md": config}
+
+
+def main() -> None:
+    """Writes the pages."""
+    for name, page in PAGES.items():
+        (_FOLDER / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
