@@ -18,7 +18,7 @@
 #                     after make interop beside transformers, too
 #   make tutorial     docs/tutorial.ipynb, executed
 #   make experiments DATA=<folder of public sets> SUITE=objectives   compares at
-#                     equal compute, or on public sets: docs/experiments.md
+#                     equal compute, or on public sets: docs/guides/reproduce-paper.md
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -75,7 +75,7 @@ tutorial-packages: $(TUTORIAL_INSTALLED)
 tutorial: $(TUTORIAL_INSTALLED)
 	$(PYTHON) docs/run_tutorial.py --output=build/tutorial.ipynb
 
-# --- Suites of runs: docs/experiments.md ---------------------------------------
+# --- Suites of runs: docs/guides/reproduce-paper.md -----------------------------
 
 SUITE := objectives
 
@@ -87,7 +87,7 @@ experiments: $(INSTALLED)
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --data_dir="$(DATA)" --parallel=2 \
 	  $(if $(BUDGET),--budget_flops=$(BUDGET)) $(if $(SEEDS),--seeds=$(SEEDS))
 
-# --- How fast it is: docs/performance.md --------------------------------------
+# --- How fast it is: docs/explain/performance.md ---------------------------------
 
 # Contestants whose packages are missing are named and left out. Those of training
 # take 16 GB together.
@@ -184,7 +184,7 @@ sums: $(INSTALLED)
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 -m "dear or not dear" tests/tools/experiments
 
-# Ten trainings on phrases of SST-2: docs/finetuning.md.
+# Ten trainings on phrases of SST-2: docs/guides/fine-tune.md.
 test-class-weights: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "Expected the folder of SST-2: make test-class-weights DATA=<folder>" >&2; exit 1; }
 	ELECTRA_TF_DATA="$(DATA)" $(PYTHON) -m pytest -q -s tests/finetuning/class_weights_proof.py

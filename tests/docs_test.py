@@ -21,7 +21,7 @@ DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (
         *ROOT.glob("*.md"),
-        ROOT / "Makefile",
+        *(ROOT / "Makefile", ROOT / "setup.cfg"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "docs").glob("*.ipynb"),
         *(ROOT / "gin").rglob("*.gin"),
@@ -141,9 +141,9 @@ def commands(page: str) -> list[list[str]]:
     found = []
     for block in fences(page, "bash"):
         for line in block.replace("\\\n", " ").split("\n"):
-            words = shlex.split(line, comments=True)
-            if "electra-tf" in words:
-                found.append(words[words.index("electra-tf") + 1 :])
+            _, command, words = line.partition("electra-tf ")
+            if command:
+                found.append(shlex.split(words, comments=True))
     return found
 
 

@@ -12,7 +12,6 @@ import shutil
 
 import pytest
 
-from electra_tf.command_line import verbs
 from tests import helpers, warm
 
 PAGES = {
@@ -257,14 +256,6 @@ def test_blocks_are_fenced_and_say_what_they_are(page):
     assert PAGES[page].count("```") == 2 * len(found)
     rest = _BLOCK.sub("", PAGES[page])
     assert not re.search(r"\n\n {4}\S", rest)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_are_those_that_there_are(page):
-    for block in blocks(page):
-        if block.language == "bash":
-            for verb in re.findall(r"^electra-tf (\S+)", block.text, re.M):
-                assert verb in (*verbs.VERBS, "--version", "--help")
 
 
 def test_readme_is_short():

@@ -6,8 +6,8 @@
       -- --direct_num_workers=2 --direct_running_mode=multi_processing
 
 What follows "--" is for Apache Beam: its runner (Dask, Flink, Spark, Dataflow;
-its own local one by default) and that one's options: see docs/data.md. Corpus
-and output may be in any file system that Beam knows, as gs://bucket/corpus.
+its own local one by default) and that one's options: see
+docs/guides/gpus-tpus.md. Corpus and output may be where Beam reads, as gs://x.
 
 The examples are those of tools/build_pretraining_dataset.py with the same
 flags, in another order; the bytes do not depend on the runner or the number of

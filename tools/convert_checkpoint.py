@@ -10,7 +10,7 @@ directory of electra_tf. Sizes are read from the tensors.
 
 Generator, discriminator, heads, optimizer slots, step and vocabulary travel as
 far as the output's format can hold them; the command says what stays behind,
-and docs/checkpoints.md has the table.
+and docs/reference/checkpoint-formats.md has the table.
 
 The output is read again and compared bit by bit, and where the other format's
 library is installed, both sides compute the same random inputs. A mismatch, or

@@ -9,7 +9,7 @@ what the server needs: models.config, batching_parameters.txt, compose.yaml.
 --model_dir is a fine-tuning run, a pre-training run or a checkpoint of any
 other format. What the model does follows from its fine-tuned head; without
 one it says of each token whether it was replaced, or with --kind=encoding gives
-the encoder's vectors. docs/serving.md has the inputs and outputs of each kind.
+the encoder's vectors: docs/reference/signatures.md has inputs and outputs.
 """
 
 import argparse

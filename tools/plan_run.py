@@ -14,7 +14,7 @@ A prediction is arithmetic: matrix products at an assumed share (MFU) of the
 device's public peak, gradients over the link between the devices at its public
 rate, not hidden behind the computation. The shares are assumptions, not
 measurements of ours; change them with --mfu. For this_cpu the share is what
-docs/performance.md has from tools/benchmarks/bench.py.
+docs/explain/performance.md has from tools/benchmarks/bench.py.
 """
 
 import argparse

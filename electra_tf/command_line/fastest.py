@@ -2,8 +2,8 @@
 
 `RunConfig.dtype_policy` = 'auto', `num_parallel_parts` = 0 and
 `num_intra_op_threads` = 0 become what was found to be the fastest: see
-docs/performance.md. TensorFlow is imported only to ask GPUs what they multiply.
-It reads the number of threads when its first operation runs.
+docs/explain/performance.md. TensorFlow is imported only to ask GPUs what they
+multiply. It reads the number of threads when its first operation runs.
 """
 
 import dataclasses

@@ -19,7 +19,7 @@ def keep_freed() -> bool:
 
     By itself glibc gives tensors of more than 32 MB back to the system at once.
     The next step has to map them again, and the kernel to fill them with
-    zeros, page by page: docs/performance.md has what that costs.
+    zeros, page by page: docs/explain/performance.md has what that costs.
 
     Returns:
       Whether it does now: not where the environment has settings of the

@@ -5,7 +5,7 @@ The original's commands take settings as JSON on top of a model size:
     run_pretraining.py --data-dir DATA --model-name NAME \\
         --hparams '{"model_size": "base", ...}'
 
-`original_settings` has each of them; docs/differences.md has them as tables.
+`original_settings` has each of them, docs/guides/from-electra.md in tables.
 """
 
 import dataclasses

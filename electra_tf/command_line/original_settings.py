@@ -2,7 +2,7 @@
 
 What its configure_pretraining.py and configure_finetuning.py have is here,
 setting by setting: `PRETRAINING` and `FINETUNING` hold the name of each, its
-default and where it goes. docs/differences.md has the same as tables.
+default and where it goes. docs/guides/from-electra.md has the same as tables.
 """
 
 import dataclasses

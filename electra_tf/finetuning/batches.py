@@ -28,7 +28,7 @@ COMPILED_LENGTH_STEP = 16
 # Rows of similar length are one group, and meet at random. Fewer groups: more
 # random batches; more: less padding. By these, two rows of a batch meet in the
 # next epoch at most three times as often as in batches of any rows; RTE in
-# batches of 32 has 7 groups (docs/finetuning.md).
+# batches of 32 has 7 groups.
 _FEWEST_GROUPS, _MOST_GROUPS = 5, 12
 _GROUPS_FOR_EACH_BATCH = 0.8
 # Shifted by this share of a group in each epoch, the borders between groups

@@ -551,7 +551,7 @@ class TaskModel(WholeModel):
     def export(self, path: str | os.PathLike, **kwargs) -> str:
         """Writes the next version of a SavedModel that answers raw strings.
 
-        It is that of tools/export_saved_model.py, see docs/serving.md.
+        As of tools/export_saved_model.py: docs/reference/signatures.md.
 
         Args:
           path: Holds the versions 1, 2, ...

@@ -150,7 +150,7 @@ def make_cluster_resolver(
     _require_environment(
         run,
         "TF_CONFIG",
-        "see docs/scaling.md, or try it on this machine with "
+        "see docs/guides/gpus-tpus.md, or try it on this machine with "
         "tools/launch_local_cluster.py",
     )
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

@@ -269,4 +269,4 @@ def test_needs_to_know_the_cluster(folder):
     result = warm.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
     assert result.returncode == 1
     line = result.stderr.splitlines()[-1]
-    assert "needs the environment variable TF_CONFIG: see docs/scaling" in line
+    assert "needs the environment variable TF_CONFIG: see docs/guides" in line

@@ -9,8 +9,8 @@ by run_pretraining and run_finetuning as subprocesses. A run is a folder and a
 command, and finished when its results exist: the same command goes on where it
 was. <output_dir>/<suite>.{md,json,png} are the table, its figures and a plot.
 
---data_dir has corpus, vocabulary, TFRecords and rows built where they are not
-there yet; suite_data.py says what it holds. docs/experiments.md has more.
+--data_dir gets corpus, vocabulary, TFRecords and rows that it lacks: see
+suite_data.py and docs/guides/reproduce-paper.md.
 """
 
 import argparse
