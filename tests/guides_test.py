@@ -107,8 +107,9 @@ def write_vocabulary(path: pathlib.Path) -> None:
 def write_texts(folder: pathlib.Path) -> None:
     (folder / "corpus").mkdir()
     documents = [
-        "\n".join(sentence(subject, number + k) for k in range(6))
-        for number in range(60)
+        "\n".join(sentence(subject, start + step * k) for k in range(6))
+        for start in range(11)
+        for step in range(1, 6)
         for subject in _SUBJECTS
     ]
     (folder / "corpus/a.txt").write_text("\n\n".join(documents))
