@@ -25,6 +25,9 @@ from electra_tf.finetuning import configs as finetuning_configs
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _FOLDER = _ROOT / "docs" / "reference"
 _SIZES = ("small", "base", "large")
+_LONG = 12  # Words.
+# What a setting's value means: "0 for the CPU".
+_VALUE = re.compile(r"(its )?('|\d|False|None|none|True|empty|or ')")
 _CONFIGS = {
     "Pre-training": (
         configs.PretrainingConfig,
@@ -61,9 +64,9 @@ Set any field in a gin file (`RunConfig.seed = 7`) or on the command line
 (`--gin_param=RunConfig.seed=7`). `gin/pretraining.gin` and `gin/finetuning.gin`
 explain the common choices. A mistyped name is an error with a suggestion.
 
-Each line has the default of a field and the first words on it, written by
-`python docs/make_reference.py`. The [Python API](api.md#configurations) has the
-rest.
+Each line has the default of a field and the first words on it; the
+[Python API](api.md#configurations) has the rest. `python docs/make_reference.py`
+writes this page.
 """
 
 
@@ -82,6 +85,16 @@ def _clause(text: str, marks: str) -> str:
         end = text.index(")", end) + 1
     # Text has no tags, and GitHub takes these for some.
     return text[:end].replace("<", "&lt;")
+
+
+def _in_short(text: str) -> str:
+    """The first sentence; of a long one the first words, and values."""
+    first, *rest = _clause(text, marks=":").split("; ")
+    if len(" ".join([first, *rest]).split()) <= _LONG:
+        return "; ".join([first, *rest])
+    if len(first.split()) > _LONG:
+        first = _clause(first, marks=",:")
+    return "; ".join([first, *filter(_VALUE.match, rest)])
 
 
 def _help(verb: str) -> str:
@@ -188,7 +201,7 @@ def config() -> str:
             parts.append(
                 "".join(
                     f"* {_field(field)}: "
-                    f"{_clause(attributes[field.name], marks=':')}\n"
+                    f"{_in_short(attributes[field.name])}\n"
                     for field in dataclasses.fields(cls)
                 )
             )
