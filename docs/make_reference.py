@@ -15,6 +15,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 
 import gin
 
@@ -65,8 +66,8 @@ Set any field in a gin file (`RunConfig.seed = 7`) or on the command line
 explain the common choices. A mistyped name is an error with a suggestion.
 
 Each line has the default of a field and the first words on it; the
-[Python API](api.md#configurations) has the rest. `python docs/make_reference.py`
-writes this page.
+[Python API](api.md#configurations) has the rest.
+`python docs/make_reference.py` writes this page.
 """
 
 
@@ -196,13 +197,14 @@ def config() -> str:
         parts.append(f"## {group}\n")
         for cls in classes:
             attributes = _attributes(cls)
+            hints = typing.get_type_hints(cls)
             summary = (inspect.getdoc(cls) or "").split("\n")[0]
             parts.append(f"### {cls.__name__}\n\n{summary}\n")
             parts.append(
                 "".join(
-                    f"* {_field(field)}: "
-                    f"{_in_short(attributes[field.name])}\n"
+                    f"* {_field(field)}: {_in_short(attributes[field.name])}\n"
                     for field in dataclasses.fields(cls)
+                    if not dataclasses.is_dataclass(hints[field.name])
                 )
             )
     return "\n".join(parts)
