@@ -84,7 +84,7 @@ def test_a_checkpoint_of_the_original_is_adapted_across_a_kill(folder):
     ],
 )
 def test_a_discriminator_finds_its_generator(folder, checkpoint, said):
-    model_dir = checkpoint.replace("/", "_")
+    model_dir = f"of_{checkpoint.replace('/', '_')}"
     result = adapt(folder, checkpoint, model_dir, "--num_train_steps=1")
     assert result.returncode == 0, result.stderr
     assert said in result.stdout
@@ -110,8 +110,9 @@ def test_a_run_begins_with_the_weights_of_the_pair(folder):
     ],
 )
 def test_a_mistake_ends_in_one_line(folder, checkpoint, flag, line):
-    result = adapt(folder, checkpoint, "refused", flag)
+    name = f"refused{flag.replace('/', '_')}"
+    result = adapt(folder, checkpoint, name, flag)
     assert result.returncode == 1
     assert line in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
-    assert not (folder / "refused").exists()
+    assert not (folder / name).exists()
