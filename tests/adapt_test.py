@@ -75,6 +75,26 @@ def test_a_checkpoint_of_the_original_is_adapted_across_a_kill(folder):
 
 
 @pytest.mark.dear
+def test_a_checkpoint_of_any_format_is_scored(folder):
+    """After `test_a_checkpoint_of_the_original_is_adapted_across_a_kill`."""
+    config = "--gin_file=mine/operative_config.gin"
+    command = ("-m", "electra_tf", "pretrain", config, "--eval_only")
+    log = evaluations(folder / "mine")
+    start = "--gin_param=PretrainingConfig.init_checkpoint='pair'"
+    for flags, expected in (
+        (["--model_dir=nowhere", start], log[0]),
+        ([], log[-1]),
+    ):
+        result = warm.execute(*command, *flags, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        rows = [line.split() for line in result.stdout.splitlines()]
+        table = {row[0]: float(row[1]) for row in rows if len(row) == 2}
+        loss = expected["masked_lm_loss"]
+        assert table["masked_lm_loss"] == pytest.approx(loss, abs=1e-4)
+    assert not (folder / "nowhere").exists()
+
+
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("checkpoint", "said"),
     [
