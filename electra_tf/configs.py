@@ -503,6 +503,7 @@ class RunConfig:
       steps_per_loop: Steps between two looks at the run: the live line,
         TensorBoard, a request to stop.
       eval_steps: Steps between two held-out evaluations; 0 for one at the end.
+      eval_first: Evaluate before step 1, too: what a run starts from.
       keep_checkpoint_max: Checkpoints kept; 0 for all.
       keep_best_metric: Metric of the evaluations every `eval_steps` by which
         the best checkpoint is kept in <model_dir>/best, too: the lowest of a
@@ -551,6 +552,7 @@ class RunConfig:
     save_checkpoints_steps: Positive[int] = 1000
     steps_per_loop: Positive[int] = 20
     eval_steps: NotNegative[int] = 0
+    eval_first: bool = False
     keep_checkpoint_max: NotNegative[int] = 5
     keep_best_metric: str = "total_loss"
     max_loss_growth: NotNegative[float] = 1000.0

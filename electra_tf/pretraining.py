@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically, write_json
 from electra_tf.model import ablations, electra, masking
@@ -103,6 +103,42 @@ def pretrain(
         path = os.path.join(model_dir, model_directory.EVAL_RESULTS_FILE)
         write_json(path, {"step": step} | metrics)
     return metrics
+
+
+def evaluate(config: configs.PretrainingConfig) -> dict[str, float]:
+    """Scores a model on held-out examples; trains and writes nothing.
+
+    Args:
+      config: Everything a run needs. The model is that of `run.model_dir` as
+        far as it is trained, and without one that of `init_checkpoint`.
+
+    Returns:
+      See `pretrain`.
+
+    Raises:
+      ValueError: As of `pretrain`; or if there are no held-out examples, or no
+        model.
+    """
+    is_trained = saving.is_under_way(config.run.model_dir)
+    starts = config.init_checkpoint or config.init_generator_checkpoint
+    validation.require_together(
+        config,
+        bool(config.data.heldout_files and (is_trained or starts)),
+        "PretrainingConfig needs held-out examples, and init_checkpoint or a "
+        "trained model, to evaluate",
+        "data.heldout_files init_checkpoint run.model_dir",
+    )
+    strategy = replicas.make_strategy(config.run)
+    replicas.set_policy(config.run)
+    inputs = _read_inputs(config)
+    engine = _make_engine(config, inputs, strategy)
+    saving.Checkpoints(engine).restore()
+    assert inputs.heldout_data is not None
+    return engine.evaluate_on(
+        inputs.heldout_data.dataset,
+        config.data.eval_batch_size,
+        inputs.num_eval_steps,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

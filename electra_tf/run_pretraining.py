@@ -19,15 +19,20 @@ def _run(config, before_training) -> None:
     from electra_tf import pretraining
     from electra_tf.training import workers
 
+    scores_only = flags.FLAGS.eval_only
     with workers.lost(config.run.model_dir):
-        metrics = pretraining.pretrain(config, before_training)
+        if scores_only:
+            metrics = pretraining.evaluate(config)
+        else:
+            metrics = pretraining.pretrain(config, before_training)
     if metrics is None:  # Another worker speaks for the run.
         return
     if metrics:
         print("held-out:")
         for name, value in metrics.items():
             print(f"  {name:28} {value:.4f}")
-    print(f"pre-trained model: {config.run.model_dir}")
+    if not scores_only:
+        print(f"pre-trained model: {config.run.model_dir}")
 
 
 if __name__ == "__main__":
@@ -36,6 +41,12 @@ if __name__ == "__main__":
         None,
         "With --model_name: the folder with pretrain_tfrecords/, vocab.txt and "
         "models/.",
+    )
+    flags.DEFINE_boolean(
+        "eval_only",
+        False,
+        "Train nothing: score the model in --model_dir, or without one "
+        "PretrainingConfig.init_checkpoint, on the held-out examples.",
     )
     flags.adopt_module_key_flags(launch)
     launch.launch(

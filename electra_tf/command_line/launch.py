@@ -164,7 +164,9 @@ def _base(
     theirs = [
         name
         for name in ("hparams", "data_dir", "model_name")
-        if name not in bindings and flags.FLAGS[name].value is not None
+        if name not in bindings
+        and name in flags.FLAGS
+        and flags.FLAGS[name].value is not None
     ]
     if not theirs:
         if not _GIN_FILE.value:

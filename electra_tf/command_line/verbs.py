@@ -23,6 +23,7 @@ VERBS = {
     "check-data": "tools/check_data.py",
     "plan": "tools/plan_run.py",
     "pretrain": "electra_tf.run_pretraining",
+    "adapt": "electra_tf.adapt",
     "finetune": "electra_tf.run_finetuning",
     "convert": "tools/convert_checkpoint.py",
     "export": "tools/export_saved_model.py",

@@ -76,6 +76,8 @@ def train(
             return engine.any_worker(requests.signal_name is not None)
 
         try:
+            if run.eval_first and not step:
+                looks.evaluate(step, evaluate)
             is_over = looks.are_not_better(patience)
             while step < last_step and not is_over:
                 num_steps = min(last_step - step, steps_to_next_look(run, step))
@@ -211,6 +213,8 @@ class _Looks:
         """Logs an evaluation, and keeps what is better than what is kept."""
         if evaluate is None:
             return
+        if not self._has_begun:
+            self._begin(step)
         self.checkpoints.refuse_broken_weights()
         metrics = evaluate()
         if not self.is_chief:
