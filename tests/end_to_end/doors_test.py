@@ -12,6 +12,7 @@ FLAGS = {
     "check-data": "gone",
     "plan": "--gin_file=gone.gin",
     "pretrain": "--gin_file=gone.gin --model_dir=new",
+    "adapt": "--checkpoint=gone --corpus_dir=gone --model_dir=new",
     "finetune": "--init_checkpoint=gone --train_file=gone.tsv "
     "--dev_file=gone.tsv --model_dir=new",
     "convert": "--input=gone --output=new --output-format=original",
