@@ -163,8 +163,7 @@ def run_trial(
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
     if os.path.exists(path):
-        names = [data.task.name for data in plan.tasks]
-        record = results.read_of_trial(directory, names)
+        record = results.read_of_trial(directory)
         return record | {"reports": read_json(reports_path)}
     if is_chief:
         os.makedirs(directory, exist_ok=True)

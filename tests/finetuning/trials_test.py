@@ -290,36 +290,6 @@ def test_all_models_that_count_are_asked(finished):
     assert "test" not in found
 
 
-def test_rows_that_were_learned_are_counted(finished):
-    def said(path):
-        config = evaluation(finished, test_file=str(path))
-        return "\n".join(notices.of(run, config))
-
-    header, first, *_ = (finished / "train.tsv").read_text().splitlines()
-    new = (finished / "test.tsv").read_text().splitlines()[1]
-    some = finished / "some.tsv"
-    some.write_text("\n".join([header, first, new]) + "\n")
-    assert "test: 1 of 2 rows are in train, too: row 2 of some.t" in said(some)
-    assert "in train" not in said(finished / "test.tsv")
-    # Another file of its name tells nothing.
-    (finished / "train.tsv").write_text("nothing\n")
-    assert "in train" not in said(some)
-
-
-@pytest.mark.dear
-def test_another_file_of_the_same_name_has_a_folder_of_its_own(finished):
-    first, other = finished / "new.tsv", finished / "others" / "new.tsv"
-    other.parent.mkdir()
-    for path, source in ((first, "test.tsv"), (other, "dev.tsv")):
-        shutil.copy(finished / source, path)
-    folders = [
-        run(evaluation(finished, test_file=str(path)))["directory"]
-        for path in (first, other, first)
-    ]
-    folder = str(finished / "model" / "evaluation" / "new")
-    assert folders == [folder, f"{folder}_2", folder]
-
-
 def test_rows_without_labels_are_predicted_with_a_word(finished):
     path = finished / "other_name.tsv"
     rows = (finished / "test.tsv").read_text()
@@ -335,13 +305,10 @@ def test_rows_without_labels_are_predicted_with_a_word(finished):
     ("name", "change", "message"),
     [
         ("trial_1/results.json", {"trial": None}, "results.json lacks trial"),
-        ("trial_1/results.json", {"tasks": {}}, "results.json lacks letters"),
         ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
         ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
-        ("results.json", {"trials": None}, "results.json lacks trials"),
         ("model.json", {"kind": None}, "model.json lacks kind"),
         ("model.json", {"encoder": None}, "model.json lacks encoder"),
-        ("model.json", {"reading": {}}, "model.json lacks train_file"),
     ],
 )
 def test_a_damaged_record_is_named(finished, name, change, message):
