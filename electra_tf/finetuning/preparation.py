@@ -189,9 +189,6 @@ def prepare(config: FinetuningConfig) -> RunPlan:
             choices["max_seq_length"] = recipe.Choice(
                 config.data.max_seq_length, "checkpoint"
             )
-        names = config.data.task_names
-        if len(names) == 1 and names[0] in by_name.TASK_NAMES:
-            recipe.warn_of_defaults(names[0], choices, positions)
         optimizer = recipe.complete(
             config.optimizer, config.recipe, encoder.hidden_size
         )
@@ -327,6 +324,7 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 f"{split}: {path} has {what}: its rows are predicted, and not "
                 "scored"
             )
+    task_data.warn_of_unknown_words(data)
     counts = {
         "long_texts": task_data.long_texts(data),
         "copies": task_data.copies(data, bool(config.folds)),

@@ -391,6 +391,16 @@ def remarks(results: dict) -> list[str]:
         for split, counts in of_task.get("copies", {}).items()
         if split != "train" and "line" in counts
     ]
+    for name, of_task in tasks_of(results).items():
+        metric, baseline = of_task["main_metric"], of_task["baseline"]
+        score = of_task.get("dev", {}).get(f"{metric}_mean")
+        least = baseline.get("dev", {}).get(metric)
+        if None not in (score, least) and score <= least:
+            lines.append(
+                f"{name}: no better on dev than the same answer to all: try "
+                "more epochs or another rate, such as --num_train_epochs=10 "
+                "--learning_rate=1e-3"
+            )
     if "fold" in trials[0]:
         lines.append(
             f"report the mean over the folds; trial {best}, whose fold went "

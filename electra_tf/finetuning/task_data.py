@@ -128,17 +128,7 @@ class TaskData:
     def with_class_weights(
         self, class_weights: str | Mapping[str, float]
     ) -> "TaskData":
-        """The same, whose training rows have the weights of their classes.
-
-        Scores and losses of other splits are those of rows that all count
-        alike.
-
-        Args:
-          class_weights: See `Task.loss_weights`.
-
-        Raises:
-          ValueError: If the task has no classes, or lacks a label.
-        """
+        """The same, whose training rows have the weights of their classes."""
         task = self.task
         weights, _ = task.loss_weights(self.examples["train"], class_weights)
         name = f"{task.name}_loss_weights"
@@ -148,24 +138,14 @@ class TaskData:
         )
 
 
-def _content(value: object) -> object:
-    """What an example, or a part of one, says, by its `repr`."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    elif isinstance(value, list | tuple):
-        return [_content(part) for part in value]
-    value = getattr(value, "__dict__", value)
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        name: _content(part)
-        for name, part in value.items()
-        if name not in _NO_CONTENT
-    }
+def _content(example: object) -> object:
+    """What an example says, but for where it is from."""
+    if hasattr(example, "_asdict"):
+        example = example._asdict()
+    values = getattr(example, "__dict__", example)
+    if not isinstance(values, Mapping):
+        return values
+    return {k: v for k, v in values.items() if k not in _NO_CONTENT}
 
 
 def read_rows(
@@ -328,8 +308,8 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
       other split those that are in "train", too: "num_rows", of these
-      "num_with_other_label", and "line", where there are any, which says so
-      with an example. Nothing for a task that does not say what its texts are.
+      "num_with_other_label", and "line", where there are any, which says so.
+      Nothing for a task that does not say what its texts are.
     """
     texts = {split: _texts(data, split) for split in data.examples}
     if texts.get("train") is None or None in texts.values():
@@ -339,22 +319,19 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
         first.setdefault(of_row, row)
     counts: dict[str, dict] = {}
     for split, of_split in texts.items():
-        pairs = [
-            (data.examples[split][row], data.examples["train"][first[of_row]])
+        rows = [
+            row
             for row, of_row in enumerate(of_split or ())
             if of_row in first and (split, row) != ("train", first[of_row])
         ]
-        others = [
-            pair
-            for pair in pairs
-            if None not in (labels := [*map(_label, pair)])
-            and labels[0] != labels[1]
-        ]
-        counts[split] = {
-            "num_rows": len(pairs),
-            "num_with_other_label": len(others),
-        }
-        if not pairs:
+        others = []
+        for row in rows:
+            seen = _label(data.examples["train"][first[of_split[row]]])
+            if _label(data.examples[split][row]) not in (None, seen):
+                others.append(row)
+        num = {"num_rows": len(rows), "num_with_other_label": len(others)}
+        counts[split] = num
+        if not rows:
             continue
         what, advice = "are in train, too", "scores of these mean little"
         if split == "train":
@@ -362,10 +339,10 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
             advice = "copies are in one fold" if has_folds else advice
         if others:
             what += f", {len(others)} of them with another label"
-        row, seen = (others or pairs)[0]
+        example = data.examples[split][(others or rows)[0]]
         counts[split]["line"] = (
-            f"{split}: {len(pairs)} of {data.num_rows[split]} rows {what}: "
-            f"{_place(row, split)} is {_place(seen, 'train')}; {advice}"
+            f"{split}: {len(rows)} of {data.num_rows[split]} rows {what}, such "
+            f"as {_place(example)}; {advice}"
         )
     return counts
 
@@ -378,27 +355,38 @@ def _label(example: object) -> object:
     return label if is_known else None
 
 
-def _place(example: object, split: str) -> str:
+def _place(example: object) -> str:
     """Where a row is, in words."""
-    source = getattr(example, "source", None)
-    if source:
-        path, row = source
-        return f"row {row} of {os.path.basename(os.fspath(path))}"
-    return f"example {getattr(example, 'eid', 0) + 1} of {split}"
+    if source := getattr(example, "source", None):
+        return f"row {source[1]} of {os.path.basename(os.fspath(source[0]))}"
+    return f"number {getattr(example, 'eid', 0) + 1}"
+
+
+def warn_of_unknown_words(data: TaskData) -> None:
+    """Warns of rows of which the vocabulary knows less than half."""
+    if data.tokenizer is None:
+        return
+    for split, features in data.features.items():
+        is_unknown = features["input_ids"] == data.tokenizer.unk_token_id
+        num_tokens = features["input_mask"].sum(axis=-1) - _NUM_BARE
+        if num := int((2 * is_unknown.sum(axis=-1) > num_tokens).sum()):
+            data.task.warn(
+                f"{split}: {num} of {len(num_tokens)} rows are [UNK] for the "
+                "most part: the vocabulary is one of other texts (--vocab_file)"
+            )
 
 
 def long_texts(data: TaskData) -> dict:
     """What is done with long texts, and to how many; fit for JSON.
 
-    Warns of those that are cut or have no token, and of windows.
+    Warns of those that are cut or have no token.
 
     Returns:
       "long_texts", and of windows "window_stride", "max_windows" and
-      "weigh_windows"; by split
-      "num_cut", the texts that lose their end, and "longest", the tokens of the
-      longest text, where any is cut, and "num_without_tokens", where there are
-      rows of which nothing is left but [CLS] and [SEP]; of windows also
-      "num_windows", of all the split's texts, and "most_windows", of one.
+      "weigh_windows"; by split "num_cut", the texts that lose their end, and
+      "longest", the tokens of the longest where any is cut; of rows of nothing
+      but [CLS] and [SEP] "num_without_tokens"; of windows "num_windows" and
+      "most_windows" of one text.
     """
     if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
         return {}
@@ -415,29 +403,19 @@ def long_texts(data: TaskData) -> dict:
         num_rows = data.num_rows[split]
         num_tokens = features["input_mask"].sum(axis=-1)
         lengths = _lengths_of_full_rows(data, split, num_tokens >= most)
-        num_cut, longest = (
-            int((lengths > most).sum()),
-            int(max(lengths, default=0)),
-        )
+        num_cut = int((lengths > most).sum())
+        longest = int(max(lengths, default=0))
         of_split = counts[split] = {"num_cut": num_cut, "longest": longest}
         if num_bare := int((num_tokens <= _NUM_BARE).sum()):
             of_split["num_without_tokens"] = num_bare
             data.task.warn(
-                f"{split}: {num_bare} of {num_rows} texts have no token, such "
-                "as one of control characters alone: to the model they are "
-                "[CLS] [SEP]"
+                f"{split}: {num_bare} of {num_rows} texts have no token: to "
+                "the model they are [CLS] [SEP]"
             )
         if windows:
             of_texts = windows.counts(num_tokens)
             of_split["num_windows"] = int(of_texts.sum())
             of_split["most_windows"] = int(of_texts.max())
-            if of_texts.max() > 1:
-                data.task.warn(
-                    f"{split}: {of_texts.sum()} windows of at most "
-                    f"{windows.max_seq_length} tokens over {num_rows} texts, at"
-                    f" most {of_texts.max()} a text; the next one begins "
-                    f"{windows.stride} tokens later"
-                )
         if num_cut:
             data.task.warn(
                 f"{split}: {num_cut} of {num_rows} texts have more than {most} "

@@ -117,6 +117,13 @@ def test_statistics_of_trials():
     assert "tasks" not in found
 
 
+def test_what_has_learned_nothing_is_said():
+    remark = "no better on dev than the same answer to all"
+    for accuracy, is_said in ((50.0, True), (50.1, False)):
+        table = results.format_results(summarize([record(1, accuracy)]))
+        assert (remark in table) == is_said
+
+
 def test_one_trial_has_no_spread():
     assert summarize([record(1, 80.0)])["dev"]["accuracy_stdev"] is None
 
