@@ -85,12 +85,8 @@ def _scores(results: dict, names: Sequence[str]) -> Html:
         parts.append(fill("<p>{}</p>", scores.title))
         columns = "t" + "n" * (len(scores.header) - 1)
         parts.append(page.table("scores", columns, scores.header, scores.rows))
-    remarks = results_lib.remarks(results)
-    parts += [fill('<p class="note">{}</p>', line) for line in remarks]
-    notes = [n for n in results.get("notes", ()) if n not in remarks]
-    if notes:
-        notes = [fill("<li>{}</li>", line) for line in notes]
-        parts.append(fill(_BLOCKS["notes"], notes=notes))
+    for line in results_lib.remarks(results):
+        parts.append(fill('<p class="note">{}</p>', line))
     return page.section("Scores", *parts)
 
 

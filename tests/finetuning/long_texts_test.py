@@ -19,7 +19,7 @@ from electra_tf.inference import predictor
 from electra_tf.serving import saved_model
 from electra_tf.tasks import text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
-from tests import helpers
+from tests import helpers, notices
 
 LENGTH = 16
 # Documents of as many words; the first LENGTH say nothing.
@@ -161,10 +161,10 @@ def test_cut_and_empty_texts_are_counted(data, tmp_path):
 
     def prepared(**changes):
         changes |= {"dev_file": path}
-        plan = preparation.prepare(
-            make_config(data, tmp_path / "model", **changes)
-        )
-        return plan.of_rows["own_data"]["long_texts"], plan.notes
+        config = make_config(data, tmp_path / "model", **changes)
+        with notices.heard() as lines:
+            plan = preparation.prepare(config)
+        return plan.of_rows["own_data"]["long_texts"], lines
 
     counts, notes = prepared(long_texts="cut")
     bare = {"num_without_tokens": 2}
@@ -188,7 +188,7 @@ def test_texts_that_the_vocabulary_does_not_know_are_counted(data, tmp_path):
     )
     config = make_config(data, tmp_path / "model", dev_file=path)
     said = "dev: 1 of 2 rows are [UNK] for the most part"
-    assert any(said in note for note in preparation.prepare(config).notes)
+    assert said in "".join(notices.of(preparation.prepare, config))
 
 
 def test_pairs_that_are_cut_are_counted(tokenizer):

@@ -37,7 +37,6 @@ def results_of(kind="classification", **changes):
         "baseline": {"name": "majority class '<i>'", "dev": {"macro_f1": 33.0}},
         "dev": {"macro_f1_mean": 62.5, "macro_f1_stdev": 17.7},
         "recipe": {"learning_rate": {"value": [1e-4, 3e-4], "source": "given"}},
-        "notes": ["train: 3 of 60 rows are <also> in dev"],
     }
     return values | changes
 
@@ -249,7 +248,6 @@ def test_page_is_whole_and_says_it_all(model_dir):
         "<b>33.0</b><span>dev: majority class &#x27;&lt;i&gt;&#x27;</span>",
         '<th scope="row" dir="auto">trial 2</th><td class="number">2</td>',
         "best on dev: trial 2",
-        "<li>train: 3 of 60 rows are &lt;also&gt; in dev</li>",
         "dev 20 at step 2, 20 at step 2",
         '<th scope="row" dir="auto">없음</th><td class="number">10</td>',
         "macro F1 42.86 · weighted F1 64.29",
