@@ -73,7 +73,8 @@ def score(config: FinetuningConfig) -> dict | None:
     name = "_".join(dict.fromkeys(names))
     directory = os.path.join(model_dir, EVALUATION_DIR, name)
     if is_chief:
-        shutil.rmtree(directory, ignore_errors=True)
+        for number in model_directory.trial_numbers(directory):
+            shutil.rmtree(model_directory.trial_dir(directory, number))
     records = []
     for number in results.counted_trials(trained):
         folder = model_directory.trial_dir(model_dir, number)

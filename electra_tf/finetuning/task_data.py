@@ -326,7 +326,7 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
         ]
         others = []
         for row in rows:
-            seen = _label(data.examples["train"][first[of_split[row]]])
+            seen = _label(data.examples["train"][first[(of_split or ())[row]]])
             if _label(data.examples[split][row]) not in (None, seen):
                 others.append(row)
         num = {"num_rows": len(rows), "num_with_other_label": len(others)}

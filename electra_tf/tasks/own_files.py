@@ -218,10 +218,7 @@ class OwnFiles:
 
     def _read(self, split: str) -> list[Row]:
         path, is_test = self.paths[split], split == "test"
-        tags = None
-        if is_test and "train" in self.paths:
-            tags = {t for row in self.rows("train") for t in _words(row.label)}
-        table = tables.read(path, self.has_header, tags)
+        table = tables.read(path, self.has_header)
         texts = [table.find(c, "--text_columns") for c in self.text_columns]
         flag = "" if is_test else "--label_column"
         label = table.find(self.label_column, flag)
@@ -307,8 +304,7 @@ class OwnFiles:
         sentences = []
         for row in self.rows(split):
             words, tags = _words(row.texts[0]), _words(row.label)
-            has_tags = row.label is not None
-            if not has_tags:
+            if row.label is None:
                 tags = [outside] * len(words)
             path, number_ = row.source
             if len(words) != len(tags) or not all(map(str.strip, words + tags)):
@@ -318,9 +314,7 @@ class OwnFiles:
                     f"{len(words)} words and {len(tags)} tags in {path!r}, row "
                     f"{number_}."
                 )
-            sentences.append(
-                conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
-            )
+            sentences.append(conll.Sentence(tuple(words), tuple(tags), number_))
         return sentences
 
 

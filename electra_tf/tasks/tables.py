@@ -10,7 +10,7 @@ import csv
 import json
 import os
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from electra_tf import errors
 from electra_tf.command_line.column_names import TEXT_PAIRS
@@ -58,11 +58,7 @@ class Table(typing.NamedTuple):
         return f"{self.path!r} with the columns {names}"
 
 
-def read(
-    path: str | os.PathLike,
-    has_header: bool = True,
-    tags: Collection[str] | None = None,
-) -> Table:
+def read(path: str | os.PathLike, has_header: bool = True) -> Table:
     """Reads a table.
 
     Args:
@@ -70,7 +66,6 @@ def read(
         .conll, whose columns are `words` and `tags`; any file that
         `tf.io.gfile` reads.
       has_header: Whether the first row of a .tsv or .csv names the columns.
-      tags: See `conll.read`.
 
     Raises:
       ValueError: If the file cannot be read, has no rows, or rows of different
@@ -79,13 +74,11 @@ def read(
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
     if ending in (".txt", ".conll"):
-        return Table(
-            path,
-            [
-                (s.row, {"words": list(s.words)} | _tags(s))
-                for s in conll.read(path, tags=tags)
-            ],
-        )
+        rows_of_words = [
+            (s.row, {"words": list(s.words), "tags": list(s.tags)})
+            for s in conll.read(path)
+        ]
+        return Table(path, rows_of_words)
     if ending in (".jsonl", ".json"):
         content = read_json(path)
         if isinstance(content, dict):
@@ -129,26 +122,22 @@ def read(
     return Table(path, [(n, dict(zip(columns, v))) for n, v in rows])  # noqa: B905
 
 
-def _tags(sentence: conll.Sentence) -> dict:
-    return {"tags": list(sentence.tags)} if sentence.has_tags else {}
-
-
 def _read_separated(path: str, has_quotes: bool) -> list[tuple[int, list[str]]]:
     """The rows of a .tsv, or of a .csv by the separator that cuts its first
     line most often: spreadsheets take that of their country."""
     csv.field_size_limit(_LONGEST_FIELD)
     lines = read_lines(path)
-    separator, quoting = "\t", csv.QUOTE_NONE
+    separator, options = "\t", {"quoting": csv.QUOTE_NONE}
     if has_quotes:
-        quoting = csv.QUOTE_MINIMAL
+        options = {}
         separator = max(
             ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
         )
     reader = csv.reader(
         (line + "\n" for line in lines),
         delimiter=separator,
-        quoting=quoting,
         strict=True,
+        **options,  # type: ignore[arg-type]
     )
     rows, number = [], 1
     try:
