@@ -113,10 +113,7 @@ def _read_rows(
     """The rows to be scored, with the tasks as the models know them."""
     model_dir = config.run.model_dir
     assert checkpoint.discriminator is not None
-    if checkpoint.vocabulary is None:
-        raise errors.ConfigError(
-            f"Expected the vocabulary of the models in {model_dir}, found none"
-        )
+    assert checkpoint.vocabulary is not None  # The run wrote it.
     positions = checkpoint.discriminator.max_position_embeddings
     config = preparation.within_positions(config, positions, model_dir)
     if config.data.task_names:
@@ -135,8 +132,7 @@ def _read_rows(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
                 + ", ".join(map(repr, described))
             )
-        is_tagger = learned["kind"] == "tagging"
-        if isinstance(task, tagging.TaggingTask) and is_tagger:
+        if isinstance(task, tagging.TaggingTask):
             # The files at hand may have fewer.
             task.labels = list(learned["labels"])
             task.segment = learned.get("segment", task.segment)
@@ -150,10 +146,9 @@ def _read_rows(
     )
     for rows in data:
         if not rows.examples:
-            where = f" in {rows.task.looked_in}" if rows.task.looked_in else ""
             raise errors.ConfigError(
-                f"Expected rows to score of the task {rows.task.name!r}. "
-                f"Received: none{where}"
+                f"Expected rows to score of the task {rows.task.name!r} in "
+                f"{rows.task.looked_in}. Received: none"
             )
         here, there = (
             {"pooling": configs.DEFAULT_POOLING}

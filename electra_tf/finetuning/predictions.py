@@ -81,12 +81,8 @@ def find_files(model_dir: str) -> dict[str, str]:
 
 def write_submission(model_dir: str) -> None:
     """Packs the best trial's predictions of GLUE's test sets, if there are."""
-    if not find_files(model_dir):
-        return
-    try:
+    if find_files(model_dir):
         write_archive(os.path.join(model_dir, ARCHIVE), [model_dir])
-    except ValueError as error:
-        print(f"no {ARCHIVE}: {error}")
 
 
 def write_archive(

@@ -285,8 +285,7 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
     """Warns of what is odd in a task's rows.
 
     Returns:
-      What results.json says of them: see `task_data.long_texts` and
-      `task_data.copies`.
+      What results.json says of them: see `task_data.copies`.
     """
     task = data.task
     for split, examples in data.examples.items():
@@ -300,14 +299,12 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 "scored"
             )
     task_data.warn_of_unknown_words(data)
-    counts = {
-        "long_texts": task_data.long_texts(data),
-        "copies": task_data.copies(data, bool(config.folds)),
-    }
-    for of_split in counts["copies"].values():
+    task_data.warn_of_long_texts(data)
+    copies = task_data.copies(data, bool(config.folds))
+    for of_split in copies.values():
         if "line" in of_split:
             task.warn(of_split["line"])
-    return {name: value for name, value in counts.items() if value}
+    return {"copies": copies} if copies else {}
 
 
 def files_of(data: FinetuningDataConfig) -> dict[str, str]:
@@ -397,14 +394,17 @@ def read_rows(
         )
         for task in tasks
     ]
-    for of_task in rows:
-        if of_task.windows and of_task.has_pairs:
-            raise errors.ConfigError(
-                "FinetuningDataConfig.long_texts='windows' needs one text in "
-                f"each row. Received: {of_task.task.name}, whose rows have two:"
-                " name one with text_columns, or leave long_texts='cut'"
-            )
+    if any(of.windows and of.has_pairs for of in rows):
+        _refuse_windows(f"{tasks[0].name}, whose rows have two texts")
     return rows
+
+
+def _refuse_windows(received: str) -> typing.NoReturn:
+    raise errors.ConfigError(
+        "FinetuningDataConfig.long_texts='windows' needs one task of "
+        "classification, multi_label or regression, and one text in each row. "
+        f"Received: {received}"
+    )
 
 
 def _choose_windows(
@@ -416,11 +416,7 @@ def _choose_windows(
     task = tasks[0]
     if len(tasks) > 1 or not isinstance(task, TextTask):
         kinds = (f"{t.name}, {t.description().get('kind')}" for t in tasks)
-        raise errors.ConfigError(
-            "FinetuningDataConfig.long_texts='windows' needs one task of "
-            "classification, multi_label or regression. Received: "
-            + "; ".join(kinds)
-        )
+        _refuse_windows("; ".join(kinds))
     length = data.max_seq_length
     stride = data.window_stride or min(max(1, length // 2), length - 2)
     task.windows = Windows(

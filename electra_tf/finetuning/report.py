@@ -208,14 +208,12 @@ class _Task:
         kind = self.summary.get("kind", "")
         labels = self.summary.get("labels") or ()
         report = self.summary.get("report", {}).get(split, {})
-        trials = report.get("trials", [self.best])
         prefix = f"{self.name}_" if "tasks" in self.results else ""
+        folder = model_directory.trial_dir(self.model_dir, self.best)
+        path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
         rows = []
-        for number in trials if kind in _RATES else ():
-            folder = model_directory.trial_dir(self.model_dir, number)
-            path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
-            if os.path.exists(path):
-                rows += _read_rows(path, kind, labels)
+        if kind in _RATES and os.path.exists(path):
+            rows = _read_rows(path, kind, labels)
         parts = [
             _classes(report),
             _calibration(rows, kind, f"{self.chart}-{split}"),
@@ -223,10 +221,7 @@ class _Task:
         ]
         if not any(parts):
             return Html()
-        whose = f"trial {trials[0]}"
-        if len(trials) > 1:
-            whose = f"the trials {', '.join(map(str, trials))} together"
-        when = fill(_BLOCKS["answers"], number=len(rows), whose=whose)
+        when = fill(_BLOCKS["answers"], number=len(rows), best=self.best)
         return page.section(f"The {split} set{self.suffix}", when, *parts)
 
 

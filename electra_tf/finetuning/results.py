@@ -11,7 +11,6 @@ from electra_tf import errors, model_directory
 from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import read_json, write_atomically
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.tasks import reports
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3
@@ -90,7 +89,7 @@ def summarize(
         | (of_rows or {}).get(name, {})
         | {"baseline": _baseline([part[i] for part in parts])}
         | _statistics(ranked[0], name)
-        | _report(name, best, ranked[0])
+        | _report(name, best)
         for i, (name, data) in enumerate(tasks.items())
     }
 
@@ -121,17 +120,13 @@ def _num_rows(data: TaskData, parts: Sequence[Sequence[TaskData]]) -> dict:
     return {"num_rows": num_rows, "num_folds": len(parts)}
 
 
-def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
-    """Split -> what `tasks.reports` says of its rows, and "trials", whose
-    answers these are: those of all folds on "dev", else of the best trial."""
-    of_splits = {}
-    for split in best["reports"].get(name, ()):
-        records = group if split == "dev" and "fold" in best else [best]
-        of_splits[split] = {
-            "trials": [record["trial"] for record in records],
-            **reports.pooled([r["reports"][name][split] for r in records]),
-        }
-    return {"report": of_splits} if of_splits else {}
+def _report(name: str, best: dict) -> dict:
+    """Split -> what `tasks.reports` says of its rows and the best trial, and
+    "trial", its number."""
+    of_splits = best["reports"].get(name, {})
+    number = {"trial": best["trial"]}
+    report = {split: number | of for split, of in of_splits.items()}
+    return {"report": report} if report else {}
 
 
 def _by_split(records: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
@@ -173,9 +168,7 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
     values = _by_split(
         {
             split: data.task.baseline_scores(
-                data.examples["train"],
-                data.examples[split],
-                data.features.get(split),
+                data.examples["train"], data.examples[split]
             )
             for split in data.examples
             if split != "train" and split in data.labelled
@@ -256,10 +249,8 @@ def format_results(results: dict) -> str:
         table = score_table(results, name)
         lines += [table.title, *_aligned([table.header, *table.rows]), ""]
         for split, report in of_task.get("report", {}).items():
-            whose = f"trial {report['trials'][0]}"
-            if len(report["trials"]) > 1:
-                whose = "all rows of the folds"
-            lines += [*format_report(f"{name}, {split}, {whose}", report), ""]
+            title = f"{name}, {split}, trial {report['trial']}"
+            lines += [*format_report(title, report), ""]
     return "\n".join([*lines, *remarks(results)]).rstrip("\n")
 
 

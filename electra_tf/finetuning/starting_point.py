@@ -211,28 +211,19 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
 def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
     """Puts the labels in the order of the head's outputs."""
     labels = list(task.labels)  # type: ignore[attr-defined]
-    num_outputs = head.num_outputs or len(head.labels or ())
-    if head.labels is None:
-        if len(labels) != num_outputs:
-            raise errors.ConfigError(
-                f"Expected {num_outputs} labels, as many as the head of "
-                f"{source} has. Received: {len(labels)}, "
-                + text_tasks.listing(labels)
-            )
-        numbers = [str(number) for number in range(num_outputs)]
-        if set(labels) == set(numbers):
-            labels = numbers
+    known = head.labels
+    if known is None:
+        known = labels = text_tasks.in_order(labels)
         errors.warn(
             f"nothing says which labels the head of {source} has: its outputs "
             f"are taken for {text_tasks.listing(labels)}, in this order"
         )
-    else:
-        if unknown := [label for label in labels if label not in head.labels]:
-            raise errors.ConfigError(
-                f"Expected the labels of the head of {source}, "
-                f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
-                f"labels, with {text_tasks.listing(unknown)} among them; "
-                "without FinetuningConfig.keep_head a new head is trained"
-            )
-        labels = list(head.labels)
-    task.labels = labels  # type: ignore[attr-defined]
+    unknown = [label for label in labels if label not in known]
+    if unknown or len(known) != (head.num_outputs or len(known)):
+        raise errors.ConfigError(
+            f"Expected the {head.num_outputs or len(known)} labels of the head "
+            f"of {source}. Received: {len(labels)} labels, with "
+            f"{text_tasks.listing(unknown or labels)} among them; without "
+            "--keep_head a new head is trained"
+        )
+    task.labels = list(known)  # type: ignore[attr-defined]

@@ -167,7 +167,10 @@ def read_rows(
     splits = [split for split in task.splits() if split not in unwanted]
     for split in wanted:
         if split not in splits:
-            _refuse_missing(task, split)
+            raise errors.ConfigError(
+                f"Expected the files of the task {task.name!r} in "
+                f"{task.looked_in}. Received: none of the split {split!r}"
+            )
     examples = {split: task.read_examples(split) for split in splits}
     return TaskData(
         task,
@@ -182,19 +185,6 @@ def read_rows(
         tokenizer,
         max_seq_length,
     )
-
-
-def _refuse_missing(task: Task, split: str) -> None:
-    """Says which file of a task is missing, and where it was looked for."""
-    where = f" in {task.looked_in}" if task.looked_in else ""
-    expected = f"Expected the files of the task {task.name!r}{where}. "
-    try:
-        task.read_examples(split)
-    except ValueError as error:
-        if not where:
-            raise
-        raise errors.ConfigError(f"{expected}{error}") from None
-    raise errors.ConfigError(f"{expected}Received: none of the split {split!r}")
 
 
 def parts(
@@ -376,52 +366,25 @@ def warn_of_unknown_words(data: TaskData) -> None:
             )
 
 
-def long_texts(data: TaskData) -> dict:
-    """What is done with long texts, and to how many; fit for JSON.
-
-    Warns of those that are cut or have no token.
-
-    Returns:
-      "long_texts", and of windows "window_stride", "max_windows" and
-      "weigh_windows"; by split "num_cut", the texts that lose their end, and
-      "longest", the tokens of the longest where any is cut; of rows of nothing
-      but [CLS] and [SEP] "num_without_tokens"; of windows "num_windows" and
-      "most_windows" of one text.
-    """
+def warn_of_long_texts(data: TaskData) -> None:
+    """Warns of texts that lose their end, and of those without a token."""
     if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
-        return {}
-    windows, most = data.windows, data.max_seq_length
-    counts: dict = {"long_texts": "windows" if windows else "cut"}
-    advice = "--long_texts=windows reads all of a single text"
-    if windows:
-        most = windows.most_tokens
+        return
+    most, advice = data.max_seq_length, "--long_texts=windows reads all"
+    if data.windows:
+        most = data.windows.most_tokens
         advice = "FinetuningDataConfig.max_windows reads more"
-        counts["window_stride"] = windows.stride
-        counts["max_windows"] = windows.max_windows
-        counts["weigh_windows"] = windows.by_tokens
     for split, features in data.features.items():
-        num_rows = data.num_rows[split]
         num_tokens = features["input_mask"].sum(axis=-1)
         lengths = _lengths_of_full_rows(data, split, num_tokens >= most)
-        num_cut = int((lengths > most).sum())
-        longest = int(max(lengths, default=0))
-        of_split = counts[split] = {"num_cut": num_cut, "longest": longest}
+        what = f"of {data.num_rows[split]} texts have"
         if num_bare := int((num_tokens <= _NUM_BARE).sum()):
-            of_split["num_without_tokens"] = num_bare
+            data.task.warn(f"{split}: {num_bare} {what} no token")
+        if num_cut := int((lengths > most).sum()):
             data.task.warn(
-                f"{split}: {num_bare} of {num_rows} texts have no token: to "
-                "the model they are [CLS] [SEP]"
+                f"{split}: {num_cut} {what} more than {most} tokens (up to "
+                f"{max(lengths)}) and are cut; {advice}"
             )
-        if windows:
-            of_texts = windows.counts(num_tokens)
-            of_split["num_windows"] = int(of_texts.sum())
-            of_split["most_windows"] = int(of_texts.max())
-        if num_cut:
-            data.task.warn(
-                f"{split}: {num_cut} of {num_rows} texts have more than {most} "
-                f"tokens (up to {longest}) and are cut; {advice}"
-            )
-    return counts
 
 
 def _lengths_of_full_rows(

@@ -452,7 +452,7 @@ class QuestionAnsweringTask(Task):
     def baseline_name(self):
         return "no answer" if self.v2 else ""
 
-    def baseline_scores(self, train_examples, examples, features=None):
+    def baseline_scores(self, train_examples, examples):
         if not self.v2:
             return {}
         answers = {self.example_id(e): e.answers for e in examples}

@@ -75,28 +75,23 @@ def scheme_of(
 ) -> tuple[str, bool]:
     """In which of `task_head.SCHEMES` sentences are tagged.
 
-    And whether some spans are in another one: they begin with B- and with I-,
-    or end without a last letter.
+    And whether some spans are in another one: they begin with other letters.
     """
     letters: set[str] = set()
     firsts: set[str] = set()  # Where no span of the kind is before.
-    is_mixed = False
     for tags in sentences:
-        before = ("", "")
-        for tag in [*tags, OUTSIDE]:
+        before = ""
+        for tag in tags:
             letter, kind = _parts(tag, form)
-            goes_on = bool(kind) and kind == before[1]
-            firsts |= {letter} if kind and not goes_on else set()
-            is_mixed |= before[0] in ("B", "I", "M") and not (
-                goes_on and letter in "IMEL"
-            )
             letters.add(letter)
-            before = (letter, kind)
+            firsts |= {letter} if kind and kind != before else set()
+            before = kind
     letters -= {"", OUTSIDE}
     if letters <= set("BI"):
         return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
     schemes = task_head.SCHEMES.items()
-    return next(name for name, of in schemes if letters <= {*of}), is_mixed
+    name, (begin, *_, single) = next(x for x in schemes if letters <= {*x[1]})
+    return name, not firsts <= {begin, single}
 
 
 def in_scheme(

@@ -468,7 +468,7 @@ class TaggingTask(Task):
         labels = _labels_of(self.read_examples("train"))
         return f"majority class {metrics.commonest(labels)!r}"
 
-    def baseline_scores(self, train_examples, examples, features=None):
+    def baseline_scores(self, train_examples, examples):
         """The commonest tag for all words, or no span."""
         if not self.is_token_level:
             # Without a span nothing is found.

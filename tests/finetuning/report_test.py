@@ -284,13 +284,6 @@ def test_of_many_classes_the_commonest_mistakes_are_told(model_dir):
     assert found.count('<th scope="row" dir="auto">label ') == 29
 
 
-def test_rows_of_all_folds_are_shown_together(model_dir):
-    report_of_folds = {"dev": {"trials": [1, 2]}}
-    found = report.render(str(model_dir), results_of(report=report_of_folds))
-    assert "80 answers of the trials 1, 2 together" in found
-    assert "20 of 80 answers are wrong" in found
-
-
 def test_several_tasks(model_dir):
     scores = {"dev": {"spearman": 10.0, "loss": 0.5}}
     results = results_of(
@@ -324,18 +317,6 @@ def test_several_tasks(model_dir):
     assert "off by 3.500" in found
     # Nothing is known of a kind of one's own but its scores.
     assert "The dev set: two" not in found
-
-
-def test_an_evaluation_alone_has_no_course(model_dir):
-    for number in (1, 2):
-        (model_dir / f"trial_{number}/metrics.jsonl").unlink()
-    (model_dir / "runs.jsonl").unlink()
-    results = results_of(num_rows={"dev": 40}, baseline={"name": ""})
-    found = report.render(str(model_dir), results)
-    pages.assert_whole(found)
-    assert "How it learned" not in found
-    assert "training rows" not in found
-    assert "10 of 40 answers are wrong" in found
 
 
 def test_a_page_that_cannot_be_written_says_so(model_dir, capsys):

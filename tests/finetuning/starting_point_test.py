@@ -80,18 +80,6 @@ def test_a_head_of_ones_own_reads_what_model_json_says():
         preparation.settle_heads(config, [task], encoder)
 
 
-def test_of_several_heads_the_first_is_kept():
-    start = start_with_heads(None, "cola", "sst")
-    task = text_tasks.ClassificationTask("own", ["no", "yes"])
-    with notices.heard() as lines:
-        found = starting_point.with_head(start, task)
-    assert not found.checkpoint.tensors["task_specific/own/dense/kernel"].any()
-    assert lines == [
-        "old: of the heads for cola, sst only that for cola, the first by "
-        "name, is taken",
-    ]
-
-
 def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch):
     start = start_with_heads(None, "cola", "sst")
     found = dataclasses.replace(

@@ -40,9 +40,3 @@ def test_the_column_of_tags(write):
 def test_bad_files(write, content, message):
     with pytest.raises(ValueError, match=message):
         conll.read(write("t.txt", content))
-
-
-def test_words_alone_have_no_second_column(write):
-    message = "Expected .* Received: 'a' in .*, row 2"
-    with pytest.raises(ValueError, match=message):
-        conll.read(write("t.txt", "# b\na\nbx\n"), tag_column=1)

@@ -165,7 +165,7 @@ REFUSES = {
     "Latin-1": ("a.tsv", (USUAL + "déjà\tx\n").encode("latin-1"), {},
                 ["UTF-8", "row 4", "0xe9", "iconv"]),
     "UTF-16 without a mark": ("a.tsv", USUAL.encode("utf-16-le"), {},
-                              ["UTF-8", "row 1", "UTF-16"]),
+                              ["UTF-8", "row 1", "UTF-16LE"]),
     "packed": ("a.tsv", gzip.compress(USUAL.encode()), {}, ["gunzip"]),
     "nothing": ("a.tsv", "\n \n", {}, ["is empty"]),
     "a header alone": ("a.tsv", "text\tlabel\n", {}, ["below the header"]),

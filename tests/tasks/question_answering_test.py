@@ -302,13 +302,9 @@ def test_mrqa_files(mrqa):
     ("row", "message"),
     [
         ("5", "a JSON object in each row. Received: .*, row 2: '5'"),
-        ('{"context": ', "JSON object.*train.jsonl', row 2"),
-        ('{"context": "b a", "qas": 1}', "TypeError.*not iterable"),
         ('{"context": "b a", "qas": ["c"]}', "MRQA's layout.*row 2, with"),
         (r'{"context": "\ud800"}', r"row 2: half a character, '\\ud800'"),
-        ({"detected_answers": []}, "char_spans"),
-        ({"detected_answers": [{"text": "a", "char_spans": []}]}, "question 1"),
-        ({"detected_answers": [{"char_spans": [[2, 2]]}]}, "row 2, question 1"),
+        ({"detected_answers": []}, "char_spans.*row 2, question 1"),
     ],
 )
 def test_rows_that_are_not_mrqas(mrqa, row, message):

@@ -39,12 +39,6 @@ def test_spans_of_tags(tags, spans):
     assert tagging.spans_of_tags(tags.split()) == spans
 
 
-def test_bioes_tags():
-    spans = [tagging.Span(0, 2, "NP"), tagging.Span(4, 4, "VP")]
-    tags = "B-NP I-NP E-NP O S-VP O"
-    assert tagging.bioes_tags(spans, 6) == tags.split()
-
-
 def test_features(write, tokenizer):
     task = tagging.TaggingTask("chunk", {"train": write("train.txt", FILE)})
     assert task.labels == ["B-NP", "E-NP", "O"]
@@ -206,12 +200,3 @@ def test_bad_files(write):
     task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
     with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
         task.read_examples("train")
-
-
-def test_a_label_that_is_not_one_of_those_given_is_refused(write):
-    path = write("dev.txt", "a O\n\nb O\nc B-X\n\n")
-    task = tagging.TaggingTask("t", {"dev": path})
-    assert task.labels == ["O", "S-X"]
-    task.labels = ["B-X", "E-X", "O"]
-    with pytest.raises(ValueError, match="labels 'B-X', .*: 'S-X' in .*row 3"):
-        task.read_examples("dev")

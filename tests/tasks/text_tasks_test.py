@@ -218,18 +218,6 @@ def test_a_submission_has_the_index_of_its_rows(tmp_path, write):
     assert [row[0] for row in rows] == ["0", "247"]
 
 
-def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
-    class Mine(glue.Rte):
-        SUBMISSIONS = {"test": "Mine.tsv"}
-
-    task = Mine(tmp_path)
-    # Of rows that it reads by itself no index is known.
-    rows = [text_tasks.TextExample(7, "a", "b", "entailment", ("mine", 1))]
-    outputs = {"predictions": np.array([1])}
-    name, _, submitted = task.submission_rows("test", rows, outputs)
-    assert (name, list(submitted)) == ("Mine.tsv", [["7", "not_entailment"]])
-
-
 def test_mnli_has_matched_and_mismatched_sets(tmp_path, write):
     row = "\t".join(f"c{i}" for i in range(1, 10))
     for name in ("test_matched", "test_mismatched"):
