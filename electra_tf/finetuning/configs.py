@@ -331,13 +331,15 @@ class FinetuningConfig:
         given = self.class_weights
         if given is None or given == "balanced":
             return given
-        pairs: typing.Iterable = ()
+        pairs: typing.Collection = ()
         if isinstance(given, dict):
             pairs = given.items()
         elif isinstance(given, str):
             # A label may hold a "=", a weight does not.
             pairs = [part.rpartition("=")[::2] for part in given.split(",")]
         try:
-            return {str(label).strip(): float(of) for label, of in pairs}
+            weights = {str(label).strip(): float(of) for label, of in pairs}
         except (TypeError, ValueError):
-            return {"": math.nan}
+            weights = {}
+        is_once = bool(weights) and len(weights) == len(pairs)
+        return weights if is_once else {"": math.nan}

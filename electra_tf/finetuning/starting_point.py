@@ -211,12 +211,11 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
 def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
     """Puts the labels in the order of the head's outputs."""
     labels = list(task.labels)  # type: ignore[attr-defined]
-    known = head.labels
-    if known is None:
-        known = labels = text_tasks.in_order(labels)
+    known = list(head.labels or text_tasks.in_order(labels))
+    if head.labels is None:
         errors.warn(
             f"nothing says which labels the head of {source} has: its outputs "
-            f"are taken for {text_tasks.listing(labels)}, in this order"
+            f"are taken for {text_tasks.listing(known)}, in this order"
         )
     unknown = [label for label in labels if label not in known]
     if unknown or len(known) != (head.num_outputs or len(known)):
@@ -226,4 +225,4 @@ def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
             f"{text_tasks.listing(unknown or labels)} among them; without "
             "--keep_head a new head is trained"
         )
-    task.labels = list(known)  # type: ignore[attr-defined]
+    task.labels = known  # type: ignore[attr-defined]

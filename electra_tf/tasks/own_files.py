@@ -85,8 +85,6 @@ def make_task(
     texts, label = tables.choose_columns(table, text_columns, label_column)
     source = OwnFiles(
         paths,
-        paths["train"],
-        table.columns,
         texts,
         label,
         has_header,
@@ -101,11 +99,10 @@ def make_task(
         what = "from {min_value} to {max_value}".format(**model)
     elif task_type == "tagging":
         model = _tags_of(name, source)
-        names, kinds = model["labels"], "tags"
+        what = f"with {len(model['labels'])} tags"
         if model["form"]:
-            names = _kinds_of_spans(names)
-            kinds = f"kinds of spans in {model['scheme']}"
-        what = f"with {len(names)} {kinds} ({listing(names, 5)})"
+            kinds = listing(_kinds_of_spans(model["labels"]), 5)
+            what = f"with spans of {kinds} in {model['scheme']}"
     else:
         model = _labels_of(source, task_type == "classification")
         names = model["labels"]
@@ -171,14 +168,11 @@ class OwnFiles:
 
     Attributes:
       paths: Split -> file.
-      train_file: Whose labels define the task, and its `columns`.
       text_columns: See `make_task`, as are the others.
       label_column: "test" may lack it.
     """
 
     paths: dict[str, str]
-    train_file: str
-    columns: list[str]
     text_columns: list[str]
     label_column: str
     has_header: bool = True
@@ -413,8 +407,8 @@ def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
 
 def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
     if len(labels) < least:
+        shown = listing(sorted(labels)) or "none"
         raise ValueError(
             f"Expected {least} or more different labels. Received: "
-            f"{source.train_file!r} with {listing(sorted(labels)) or 'none'} "
-            "only."
+            f"{source.paths['train']!r} with {shown} only."
         )

@@ -90,8 +90,8 @@ def scheme_of(
     if letters <= set("BI"):
         return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
     schemes = task_head.SCHEMES.items()
-    name, (begin, *_, single) = next(x for x in schemes if letters <= {*x[1]})
-    return name, not firsts <= {begin, single}
+    name, of = next(x for x in schemes if letters <= {*x[1]})
+    return name, not firsts <= {of[0], of[-1]}
 
 
 def in_scheme(
