@@ -9,7 +9,6 @@
 #   make test-dear    what make test has no time for
 #   make sums         sums of what commands compute: build/sums.json, or COMPARE=<it>
 #   make test-experiments  20 steps of every row of the paper's comparisons
-#   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
 #   make test-tpu     JAX and libtpu, then steps compiled for a TPU, without one
@@ -110,7 +109,7 @@ $(BENCHMARKS:%=benchmark-%): benchmark-%: $(INSTALLED)
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-dear test-interop test-beam test-tpu test-wheel test-serving test-experiments test-class-weights check format lint types clean
+.PHONY: test test-dear test-interop test-beam test-tpu test-wheel test-serving test-experiments check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10
 
@@ -183,11 +182,6 @@ sums: $(INSTALLED)
 # `make test-dear` has 2 steps of four of them.
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 -m "dear or not dear" tests/tools/experiments
-
-# Ten trainings on phrases of SST-2: docs/guides/fine-tune.md.
-test-class-weights: $(INSTALLED)
-	@test -n "$(DATA)" || { echo "Expected the folder of SST-2: make test-class-weights DATA=<folder>" >&2; exit 1; }
-	ELECTRA_TF_DATA="$(DATA)" $(PYTHON) -m pytest -q -s tests/finetuning/class_weights_proof.py
 
 check: format lint types test
 

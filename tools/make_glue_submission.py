@@ -5,8 +5,7 @@
 
 Each model directory is one of electra_tf.run_finetuning on a task of GLUE whose
 test file was in place; of several trials the one that was best on dev counts.
-Says which of the benchmark's files are still missing, and which have not its
-number of rows.
+Says which of the benchmark's files are still missing.
 """
 
 import sys
@@ -27,12 +26,8 @@ def main(argv=None) -> int:
 
 
 def _make(args) -> None:
-    included, missing, doubts = predictions.write_archive(
-        args.output, args.model_dirs
-    )
+    included, missing = predictions.write_archive(args.output, args.model_dirs)
     print(f"{args.output}: {', '.join(included)}")
-    for doubt in doubts:
-        print(f"warning: {doubt}")
     if missing:
         print(f"missing for a whole submission: {', '.join(missing)}")
 

@@ -327,25 +327,19 @@ class FinetuningConfig:
 
     @property
     def weights_of_classes(self) -> str | dict[str, float] | None:
-        """`class_weights`: 'balanced', or label -> weight.
-
-        A weight that is no number, or given twice, is NaN.
-        """
+        """`class_weights`: 'balanced', or label -> weight; NaN for none."""
         given = self.class_weights
         if given is None or given == "balanced":
             return given
-        pairs: typing.Iterable = (
-            given.items() if isinstance(given, dict) else ()
-        )
-        if isinstance(given, str):
+        pairs: typing.Collection = ()
+        if isinstance(given, dict):
+            pairs = given.items()
+        elif isinstance(given, str):
             # A label may hold a "=", a weight does not.
             pairs = [part.rpartition("=")[::2] for part in given.split(",")]
-        weights: dict[str, float] = {}
-        for label, weight in pairs:
-            name = str(label).strip()
-            try:
-                number = float(weight)
-            except (TypeError, ValueError):
-                number = math.nan
-            weights[name] = math.nan if name in weights else number
-        return weights
+        try:
+            weights = {str(label).strip(): float(of) for label, of in pairs}
+        except (TypeError, ValueError):
+            weights = {}
+        is_once = bool(weights) and len(weights) == len(pairs)
+        return weights if is_once else {"": math.nan}

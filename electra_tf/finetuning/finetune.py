@@ -55,9 +55,8 @@ def finetune(
       before_training: Called once all is checked, before the first step.
 
     Returns:
-      What results.json holds, see `results.summarize`, "recipe", see
-      `recipe.choices`, and "notes", what was said before the first step. None
-      for every worker but the chief.
+      What results.json holds, see `results.summarize`, and "recipe", see
+      `recipe.choices`. None for every worker but the chief.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together, or
@@ -100,7 +99,6 @@ def finetune(
     summary["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
-    summary["notes"] = [*plan.lines, *plan.notes]
     results.write(model_dir, summary)
     predictions.write_submission(model_dir)
     report.write(model_dir, summary)
@@ -163,8 +161,7 @@ def run_trial(
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
     if os.path.exists(path):
-        names = [data.task.name for data in plan.tasks]
-        record = results.read_of_trial(directory, names)
+        record = results.read_of_trial(directory)
         return record | {"reports": read_json(reports_path)}
     if is_chief:
         os.makedirs(directory, exist_ok=True)

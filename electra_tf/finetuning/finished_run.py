@@ -4,16 +4,13 @@ Nothing that the run has written is touched: scores and predictions go to
 <model_dir>/evaluation/<name of the rows>.
 """
 
-import dataclasses
-import itertools
 import os
 import shutil
-from collections.abc import Sequence
 
 from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.files import check_fields, read_json
+from electra_tf.files import read_json
 from electra_tf.finetuning import (
     evaluation,
     finetune,
@@ -21,9 +18,8 @@ from electra_tf.finetuning import (
     preparation,
     report,
     results,
-    task_data,
 )
-from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import own_files, tagging
 from electra_tf.text import tokenization
@@ -31,12 +27,6 @@ from electra_tf.training import replicas
 
 # Below the model directory.
 EVALUATION_DIR = "evaluation"
-# Files of the folders there, beside those of the trials.
-_SCORES = (
-    model_directory.RESULTS_FILE,
-    model_directory.TABLE_FILE,
-    model_directory.REPORT_FILE,
-)
 # What the answers of a model depend on, and its rows must have, too.
 _OF_MODEL = ("kind", "labels", "min_value", "scale", "pooling", "windows")
 
@@ -65,21 +55,26 @@ def score(config: FinetuningConfig) -> dict | None:
     model_dir = config.run.model_dir
     advice = ": without eval_only the command trains"
     trained = results.read(model_dir, advice)
-    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
-    check_fields(trained, path, ("trials", "from_scratch"))
     checkpoint = reading.read_checkpoint(model_dir)
-    model = _read_model_file(config)
+    path = os.path.join(model_dir, model_directory.MODEL_FILE)
+    needed = () if config.data.task_names else ("kind", "reading")
+    model = read_json(path, needed, reading=dict)
     data = _read_rows(config, checkpoint, model)
     encoder = checkpoint.discriminator
     assert encoder is not None
     of_rows = {
         rows.task.name: preparation.look_at(rows, config.data) for rows in data
     }
-    _warn_of_learned(config, data, model)
     files = preparation.files_of(config.data)
-    directory = _directory(config.data, model_dir, data)
+    # Of files their names, of tasks by name theirs.
+    names = [os.path.splitext(os.path.basename(f))[0] for f in files.values()]
+    if config.data.task_names:
+        names = list(config.data.task_names)
+    name = "_".join(dict.fromkeys(names))
+    directory = os.path.join(model_dir, EVALUATION_DIR, name)
     if is_chief:
-        _clear(directory)
+        for number in model_directory.trial_numbers(directory):
+            shutil.rmtree(model_directory.trial_dir(directory, number))
     records = []
     for number in results.counted_trials(trained):
         folder = model_directory.trial_dir(model_dir, number)
@@ -112,61 +107,13 @@ def score(config: FinetuningConfig) -> dict | None:
     return summary
 
 
-def _clear(directory: str) -> None:
-    """Removes what an earlier command wrote, first its scores."""
-    for name in _SCORES:
-        path = os.path.join(directory, name)
-        if os.path.exists(path):
-            os.remove(path)
-    for number in model_directory.trial_numbers(directory):
-        shutil.rmtree(model_directory.trial_dir(directory, number))
-
-
-def _warn_of_learned(
-    config: FinetuningConfig, data: Sequence[TaskData], model: dict
-) -> None:
-    """Warns of rows that are in the training file, where that is there."""
-    path = model.get("reading", {}).get("train_file", "")
-    if config.data.task_names or not os.path.isfile(path):
-        return
-    (rows,) = data
-    try:
-        skip = config.data.skip_empty_texts
-        name = config.data.task_name
-        task = own_files.task_of_model(name, {"test": path}, model, skip)
-        trained = task.read_examples("test")
-    except ValueError:
-        return  # Another file has its name now.
-    examples = {**rows.examples, "train": trained}
-    both = dataclasses.replace(rows, examples=examples)
-    for split, counts in task_data.copies(both).items():
-        if split != "train" and "line" in counts:
-            errors.warn(counts["line"])
-
-
-def _read_model_file(config: FinetuningConfig) -> dict:
-    """What the run wrote of its tasks."""
-    path = os.path.join(config.run.model_dir, model_directory.MODEL_FILE)
-    model = read_json(path)
-    if not config.data.task_names:  # Files of one's own.
-        check_fields(model, path, ("kind", "reading"), reading=dict)
-        if model["kind"] != "tagging":
-            needed = ("train_file", "columns", "has_header")
-            lists = {"columns": list[str], "text_columns": list[str]}
-            check_fields(model["reading"], path, needed, **lists)
-    return model
-
-
 def _read_rows(
     config: FinetuningConfig, checkpoint: Checkpoint, model: dict
 ) -> list[TaskData]:
     """The rows to be scored, with the tasks as the models know them."""
     model_dir = config.run.model_dir
     assert checkpoint.discriminator is not None
-    if checkpoint.vocabulary is None:
-        raise errors.ConfigError(
-            f"Expected the vocabulary of the models in {model_dir}, found none"
-        )
+    assert checkpoint.vocabulary is not None  # The run wrote it.
     positions = checkpoint.discriminator.max_position_embeddings
     config = preparation.within_positions(config, positions, model_dir)
     if config.data.task_names:
@@ -185,8 +132,7 @@ def _read_rows(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
                 + ", ".join(map(repr, described))
             )
-        is_tagger = learned["kind"] == "tagging"
-        if isinstance(task, tagging.TaggingTask) and is_tagger:
+        if isinstance(task, tagging.TaggingTask):
             # The files at hand may have fewer.
             task.labels = list(learned["labels"])
             task.segment = learned.get("segment", task.segment)
@@ -200,10 +146,9 @@ def _read_rows(
     )
     for rows in data:
         if not rows.examples:
-            where = f" in {rows.task.looked_in}" if rows.task.looked_in else ""
             raise errors.ConfigError(
-                f"Expected rows to score of the task {rows.task.name!r}. "
-                f"Received: none{where}"
+                f"Expected rows to score of the task {rows.task.name!r} in "
+                f"{rows.task.looked_in}. Received: none"
             )
         here, there = (
             {"pooling": configs.DEFAULT_POOLING}
@@ -217,28 +162,3 @@ def _read_rows(
             way_out="Choose another --model_dir, or rows and settings like its",
         )
     return data
-
-
-def _directory(
-    data: FinetuningDataConfig, model_dir: str, rows: Sequence[TaskData]
-) -> str:
-    """Where scores go: beside those of other files of the same name."""
-    files = preparation.files_of(data)
-    names = [task_data.task.name for task_data in rows]
-    if not data.task_names:
-        paths = files.values()
-        names = [os.path.splitext(os.path.basename(p))[0] for p in paths]
-    name = "_".join(dict.fromkeys(names))
-
-    here = {split: os.path.abspath(path) for split, path in files.items()}
-
-    def is_taken(directory: str) -> bool:
-        path = os.path.join(directory, model_directory.RESULTS_FILE)
-        if not os.path.exists(path):
-            return False
-        before = read_json(path, ("files",), files=dict[str, str])["files"]
-        return here != {s: os.path.abspath(p) for s, p in before.items()}
-
-    first = os.path.join(model_dir, EVALUATION_DIR, name)
-    others = (f"{first}_{number}" for number in itertools.count(2))
-    return next(p for p in itertools.chain([first], others) if not is_taken(p))

@@ -1,6 +1,5 @@
 """What a fine-tuned model said of each row, as files."""
 
-import contextlib
 import os
 import re
 import zipfile
@@ -17,7 +16,7 @@ ARCHIVE = "glue_submission.zip"
 SUBMISSION_DIR = "submission"
 
 # All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
-FILES = tuple(glue.NUM_ROWS)
+FILES = glue.SUBMISSIONS
 HEADER = "index\tprediction"
 
 
@@ -82,33 +81,26 @@ def find_files(model_dir: str) -> dict[str, str]:
 
 def write_submission(model_dir: str) -> None:
     """Packs the best trial's predictions of GLUE's test sets, if there are."""
-    if not find_files(model_dir):
-        return
-    try:
+    if find_files(model_dir):
         write_archive(os.path.join(model_dir, ARCHIVE), [model_dir])
-    except ValueError as error:
-        print(f"no {ARCHIVE}: {error}")
 
 
 def write_archive(
     path: str, model_dirs: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
+) -> tuple[list[str], list[str]]:
     """Writes one archive of the predictions of several runs.
 
     Args:
-      path: Of the archive; the same predictions give the same bytes. Only
-        another archive of these files is overwritten.
+      path: Of the archive; the same predictions give the same bytes.
       model_dirs: Finished fine-tuning runs.
 
     Returns:
-      Names of the files in the archive, and of those that it lacks, and a
-      line for each in it that has not the rows of GLUE's file.
+      Names of the files in the archive, and of those that it lacks.
 
     Raises:
       ValueError: If a run is not finished, two runs have the same test set, or
-        there is none at all, or something else is at `path`.
+        there is none at all.
     """
-    _refuse_foreign(path)
     found: dict[str, str] = {}
     for model_dir in model_dirs:
         for name, source in find_files(model_dir).items():
@@ -123,43 +115,15 @@ def write_archive(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
         )
-    contents: dict[str, bytes] = {}
-    for name in FILES:
-        if name in found:
-            with open(found[name], "rb") as f:
-                contents[name] = f.read()
     with (
         whole_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name, content in contents.items():
-            # Without the time, so that nothing but content counts.
-            archive.writestr(
-                zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED
-            )
-    doubts = []
-    for name, content in contents.items():
-        num_rows = content.removesuffix(b"\n").count(b"\n")
-        doubts += glue.doubt_of_length(found[name], num_rows, name)
-    return list(contents), [n for n in FILES if n not in found], doubts
-
-
-def _refuse_foreign(path: str) -> None:
-    """Refuses to overwrite what is no archive of the benchmark's files.
-
-    Raises:
-      ConfigError: If there is such a file.
-    """
-    if not os.path.isfile(path):
-        return
-    names: list[str] = []
-    with (
-        contextlib.suppress(OSError, zipfile.BadZipFile),
-        zipfile.ZipFile(path) as archive,
-    ):
-        names = archive.namelist()
-    if not names or not set(FILES).issuperset(names):
-        raise errors.ConfigError(
-            "Expected a new file, or an archive of GLUE's predictions to "
-            f"overwrite. Received: {path}, which is none"
-        )
+        for name in filter(found.get, FILES):
+            with open(found[name], "rb") as f:
+                # Without the time, so that nothing but content counts.
+                archive.writestr(
+                    zipfile.ZipInfo(name), f.read(), zipfile.ZIP_DEFLATED
+                )
+    missing = [name for name in FILES if name not in found]
+    return [name for name in FILES if name in found], missing

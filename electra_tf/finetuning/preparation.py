@@ -3,12 +3,10 @@
 A model is trained by its `TrialPlan` alone.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import typing
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, errors, files, model_directory
 from electra_tf.finetuning import (
@@ -112,7 +110,6 @@ class RunPlan:
         fold without cross-validation.
       trials: In the order in which they are run.
       lines: How it learns, and how its files were read.
-      notes: What was warned of before its first step.
       recipe: What the models learn with, and where each value is from.
       of_rows: Task name -> what results.json says of its rows.
     """
@@ -122,7 +119,6 @@ class RunPlan:
     folds: Sequence[Sequence[TaskData]]
     trials: Sequence[Trial]
     lines: Sequence[str]
-    notes: Sequence[str]
     recipe: Mapping[str, recipe.Choice]
     of_rows: Mapping[str, dict]
 
@@ -164,55 +160,49 @@ def prepare(config: FinetuningConfig) -> RunPlan:
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
     """
-    notes: list[str] = []
-    with noted(notes):
-        start = starting_point.read(config)
-        encoder = start.encoder_config
-        length = config.data.max_seq_length
-        positions = encoder.max_position_embeddings
-        config = within_positions(config, positions, start.source)
-        tasks = make_tasks(config)
-        settle_heads(config, tasks, encoder)
-        if config.keep_head:
-            start = starting_point.with_head(start, tasks[0])
-        data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
-        if config.data.dev_fraction:
-            data = _parts(config, data[0])
-        of_rows = {of.task.name: look_at(of, config.data) for of in data}
-        folds = [data]
-        if config.data.folds:
-            folds = [[part] for part in _parts(config, data[0])]
-        if config.weights_of_classes is not None:
-            folds = _weighted(config, data, folds, of_rows)
-        choices = recipe.choices(config, encoder.hidden_size)
-        if config.data.max_seq_length < length:
-            choices["max_seq_length"] = recipe.Choice(
-                config.data.max_seq_length, "checkpoint"
-            )
-        names = config.data.task_names
-        if len(names) == 1 and names[0] in by_name.TASK_NAMES:
-            recipe.warn_of_defaults(names[0], choices, positions)
-        optimizer = recipe.complete(
-            config.optimizer, config.recipe, encoder.hidden_size
+    start = starting_point.read(config)
+    encoder = start.encoder_config
+    length = config.data.max_seq_length
+    positions = encoder.max_position_embeddings
+    config = within_positions(config, positions, start.source)
+    tasks = make_tasks(config)
+    settle_heads(config, tasks, encoder)
+    if config.keep_head:
+        start = starting_point.with_head(start, tasks[0])
+    data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
+    if config.data.dev_fraction:
+        data = _parts(config, data[0])
+    of_rows = {of.task.name: look_at(of, config.data) for of in data}
+    folds = [data]
+    if config.data.folds:
+        folds = [[part] for part in _parts(config, data[0])]
+    if config.weights_of_classes is not None:
+        folds = _weighted(config, data, folds, of_rows)
+    choices = recipe.choices(config, encoder.hidden_size)
+    if config.data.max_seq_length < length:
+        choices["max_seq_length"] = recipe.Choice(
+            config.data.max_seq_length, "checkpoint"
         )
-        config = dataclasses.replace(config, optimizer=optimizer)
-        line = ", ".join(f"{name} {of}" for name, of in choices.items())
-        origins = [task.origin for task in tasks if task.origin]
-        plan = RunPlan(
-            config,
-            start,
-            folds,
-            make_trials(config),
-            [f"recipe: {line}", *origins],
-            notes,
-            choices,
-            of_rows,
-        )
-        for trial in map(plan.of_trial, plan.trials):
-            for line in optimization.schedule_remarks(
-                trial.optimizer, trial.run.num_train_steps
-            ):
-                errors.warn(line)
+    optimizer = recipe.complete(
+        config.optimizer, config.recipe, encoder.hidden_size
+    )
+    config = dataclasses.replace(config, optimizer=optimizer)
+    line = ", ".join(f"{name} {of}" for name, of in choices.items())
+    origins = [task.origin for task in tasks if task.origin]
+    plan = RunPlan(
+        config,
+        start,
+        folds,
+        make_trials(config),
+        [f"recipe: {line}", *origins],
+        choices,
+        of_rows,
+    )
+    for trial in map(plan.of_trial, plan.trials):
+        for line in optimization.schedule_remarks(
+            trial.optimizer, trial.run.num_train_steps
+        ):
+            errors.warn(line)
     return plan
 
 
@@ -220,20 +210,6 @@ def _parts(config: FinetuningConfig, data: TaskData) -> list[TaskData]:
     return task_data.parts(
         data, config.data.folds, config.data.dev_fraction, config.run.seed
     )
-
-
-@contextlib.contextmanager
-def noted(notes: list[str]) -> Iterator[None]:
-    """Lists what `errors.warn` says inside, each line once, and says it."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", errors.Notice)
-        try:
-            yield
-        finally:
-            said = {str(w.message): w for w in caught}
-            notes += [x for x, w in said.items() if w.category is errors.Notice]
-    for w in said.values():
-        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
 def make_trials(config: FinetuningConfig) -> list[Trial]:
@@ -269,10 +245,9 @@ def _weighted(
         _, weights = task.loss_weights(rows.examples["train"], given)
         of_rows[task.name]["class_weights"] = weights
         # The rarest first.
-        shown = sorted(weights.items(), key=lambda pair: -pair[1])
-        listed = ", ".join(f"{label!r} {of:.4g}" for label, of in shown[:10])
-        more = f" and {len(shown) - 10} more" if len(shown) > 10 else ""
-        task.warn(f"class weights in training: {listed}{more}")
+        rarest = sorted(weights, key=lambda label: -weights[label])[:10]
+        shown = ", ".join(f"{label!r} {weights[label]:.4g}" for label in rarest)
+        task.warn(f"class weights in training: {shown}")
     return [[rows.with_class_weights(given) for rows in fold] for fold in folds]
 
 
@@ -287,24 +262,21 @@ def settle_heads(
       ConfigError: If a head reads something else, or drops nothing, as in the
         original.
     """
+    is_default = config.pooling == configs.DEFAULT_POOLING
     for task in tasks:
         head = task.make_head(encoder)
-        if isinstance(head, heads.PooledHead):
-            # A task of one's own may have decided.
-            if head.pooling not in (configs.DEFAULT_POOLING, config.pooling):
+        if not isinstance(head, heads.PooledHead):
+            if not is_default or config.head_dropout is not None:
                 raise errors.ConfigError(
-                    f"Expected FinetuningConfig.pooling={head.pooling!r}, as "
-                    f"the head of {task.name} has it. Received: "
-                    f"{config.pooling!r}"
+                    "FinetuningConfig.pooling and head_dropout need heads on a "
+                    f"whole text. Received: {task.name}, with a "
+                    f"{type(head).__name__}"
                 )
-        elif (
-            config.pooling != configs.DEFAULT_POOLING
-            or config.head_dropout is not None
-        ):
-            name = "pooling" if config.head_dropout is None else "head_dropout"
+        # A task of one's own may have decided.
+        elif head.pooling not in (configs.DEFAULT_POOLING, config.pooling):
             raise errors.ConfigError(
-                f"FinetuningConfig.{name} needs heads on a whole text. "
-                f"Received: {task.name}, with a {type(head).__name__}"
+                f"Expected FinetuningConfig.pooling={head.pooling!r}, as the "
+                f"head of {task.name} has it. Received: {config.pooling!r}"
             )
         task.pooling = config.pooling
 
@@ -313,8 +285,7 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
     """Warns of what is odd in a task's rows.
 
     Returns:
-      What results.json says of them: see `task_data.long_texts` and
-      `task_data.copies`.
+      What results.json says of them: see `task_data.copies`.
     """
     task = data.task
     for split, examples in data.examples.items():
@@ -327,14 +298,13 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 f"{split}: {path} has {what}: its rows are predicted, and not "
                 "scored"
             )
-    counts = {
-        "long_texts": task_data.long_texts(data),
-        "copies": task_data.copies(data, bool(config.folds)),
-    }
-    for of_split in counts["copies"].values():
+    task_data.warn_of_unknown_words(data)
+    task_data.warn_of_long_texts(data)
+    copies = task_data.copies(data, bool(config.folds))
+    for of_split in copies.values():
         if "line" in of_split:
             task.warn(of_split["line"])
-    return {name: value for name, value in counts.items() if value}
+    return {"copies": copies} if copies else {}
 
 
 def files_of(data: FinetuningDataConfig) -> dict[str, str]:
@@ -424,14 +394,17 @@ def read_rows(
         )
         for task in tasks
     ]
-    for of_task in rows:
-        if of_task.windows and of_task.has_pairs:
-            raise errors.ConfigError(
-                "FinetuningDataConfig.long_texts='windows' needs one text in "
-                f"each row. Received: {of_task.task.name}, whose rows have two:"
-                " name one with text_columns, or leave long_texts='cut'"
-            )
+    if any(of.windows and of.has_pairs for of in rows):
+        _refuse_windows(f"{tasks[0].name}, whose rows have two texts")
     return rows
+
+
+def _refuse_windows(received: str) -> typing.NoReturn:
+    raise errors.ConfigError(
+        "FinetuningDataConfig.long_texts='windows' needs one task of "
+        "classification, multi_label or regression, and one text in each row. "
+        f"Received: {received}"
+    )
 
 
 def _choose_windows(
@@ -443,11 +416,7 @@ def _choose_windows(
     task = tasks[0]
     if len(tasks) > 1 or not isinstance(task, TextTask):
         kinds = (f"{t.name}, {t.description().get('kind')}" for t in tasks)
-        raise errors.ConfigError(
-            "FinetuningDataConfig.long_texts='windows' needs one task of "
-            "classification, multi_label or regression. Received: "
-            + "; ".join(kinds)
-        )
+        _refuse_windows("; ".join(kinds))
     length = data.max_seq_length
     stride = data.window_stride or min(max(1, length // 2), length - 2)
     task.windows = Windows(

@@ -2,9 +2,8 @@
 
 import dataclasses
 import typing
-from collections.abc import Mapping
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.command_line import original_settings
 from electra_tf.finetuning.configs import OPTIMIZER, FinetuningConfig
 
@@ -23,9 +22,13 @@ PAPER = {
     "large": Rates(5e-5, 0.9),
 }
 
+# For encoders narrower than ELECTRA-Small, which learn little at its rate: 500
+# rows of SST-2 in 10 epochs give 63.5 % with this one, 52.6 % in 3 with its.
+TINY = Rates(2e-3, 0.8)
+
 # Where a value is from. One that is the same as the default is called so,
 # whoever says it; a length that the checkpoint allows no longer is from there.
-SOURCES = ("paper", "released code", "given", "default", "checkpoint")
+SOURCES = ("paper", "released code", "size", "given", "default", "checkpoint")
 # Of `configs.OptimizerConfig` and of `FinetuningDataConfig`: what decides how
 # well a model learns.
 _OF_OPTIMIZER = (
@@ -70,11 +73,15 @@ def size_of(hidden_size: int) -> str:
     return fitting[-1] if fitting else "small"
 
 
+def _is_tiny(hidden_size: int) -> bool:
+    return hidden_size < original_settings.MODEL_SIZES["small"]["hidden_size"]
+
+
 def rates(recipe: str, hidden_size: int) -> Rates:
     """The rates of a recipe."""
     size = size_of(hidden_size)
     if recipe == "paper":
-        return PAPER[size]
+        return TINY if _is_tiny(hidden_size) else PAPER[size]
     chosen: dict[str, typing.Any] = {
         name: original_settings.FINETUNING[name].default
         for name in Rates._fields
@@ -91,34 +98,6 @@ def complete(
         if getattr(optimizer, name) is not None:
             chosen[name] = getattr(optimizer, name)
     return dataclasses.replace(optimizer, **chosen)
-
-
-def warn_of_defaults(
-    task_name: str, choices: Mapping[str, Choice], num_positions: int
-) -> None:
-    """Warns where the released code has other values for a task of its own.
-
-    Args:
-      task_name: Of the only task.
-      choices: Of `choices`; what was given is meant.
-      num_positions: Of the encoder, whose texts are no longer.
-    """
-    released: dict[str, typing.Any] = original_settings.of_task((task_name,))
-    if "max_seq_length" in released:
-        length = min(released["max_seq_length"], num_positions)
-        released["max_seq_length"] = length
-    names = [
-        name
-        for name, value in released.items()
-        if choices[name].source == "default" and choices[name].value != value
-    ]
-    if names:
-        here = ", ".join(f"{n} {listed(choices[n].value)}" for n in names)
-        there = ", ".join(f"{n} {listed(released[n])}" for n in names)
-        errors.warn(
-            f"{task_name}: {here} by default; for this task alone the released "
-            f"code, and gin/finetune/{task_name}.gin, have {there}"
-        )
 
 
 def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
@@ -157,7 +136,7 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
         elif name in released and value == released[name]:
             source = "released code"
         elif name in Rates._fields and getattr(config.optimizer, name) is None:
-            source = "paper"
+            source = "size" if _is_tiny(hidden_size) else "paper"
         else:
             source = "default" if value == defaults[name] else "given"
         chosen[name] = Choice(value, source)

@@ -5,11 +5,9 @@ Everything is read from the model directory: scores, logs, predictions.
 Shapes: N rows, K bins, C classes.
 """
 
-import collections
 import dataclasses
 import json
 import os
-import re
 import typing
 from collections.abc import Mapping, Sequence
 
@@ -32,8 +30,6 @@ _NUM_CONFUSIONS = 15
 _NUM_WRONG_ROWS = 12
 # Of a text that is shown.
 _MOST_CHARACTERS = 1000
-# More would make a large page.
-_MOST_DOTS = 2000
 # Of fewer answers calibration is chance.
 _LEAST_TO_CALIBRATE = 30
 
@@ -55,13 +51,10 @@ def write(model_dir: str, results: dict) -> None:
 def render(model_dir: str, results: dict) -> str:
     """The whole page, from a model directory and `results.summarize`."""
     names = list(results_lib.tasks_of(results))
+    folder = os.path.basename(os.path.abspath(model_dir))
     title = ", ".join(names)
     if names == [FinetuningDataConfig.task_name]:  # Files of one's own.
-        files = results.get("files")  # Of an evaluation alone.
-        if not files:
-            config = model_directory.read_config(model_dir)
-            files = {"train": config["data"]["train_file"]}
-        title = ", ".join(os.path.basename(path) for path in files.values())
+        title = folder
     tasks = [_Task(model_dir, results, name) for name in names]
     encoder = "a pre-trained encoder"
     if results["from_scratch"]:
@@ -69,7 +62,6 @@ def render(model_dir: str, results: dict) -> str:
     number, models = len(results["trials"]), "one model and its scores"
     if number > 1:
         models = f"{number} models and their scores"
-    folder = os.path.basename(os.path.abspath(model_dir))
     header = page.header(
         f"electra_tf · fine-tuning · {folder}",
         title,
@@ -87,24 +79,14 @@ def render(model_dir: str, results: dict) -> str:
 
 def _scores(results: dict, names: Sequence[str]) -> Html:
     """The table of all trials, and what is to be said of it."""
-
-    def paragraphs(template: str, lines: Sequence[str]) -> list[Html]:
-        # The title says the name of the only task.
-        name = f"{names[0]}: " if len(names) == 1 else ""
-        return [fill(template, line.removeprefix(name)) for line in lines]
-
     parts: list[Html] = []
     for task in names:
         scores = results_lib.score_table(results, task)
-        parts += paragraphs("<p>{}</p>", [scores.title])
+        parts.append(fill("<p>{}</p>", scores.title))
         columns = "t" + "n" * (len(scores.header) - 1)
         parts.append(page.table("scores", columns, scores.header, scores.rows))
-    remarks = results_lib.remarks(results)
-    parts += paragraphs('<p class="note">{}</p>', remarks)
-    notes = [n for n in results.get("notes", ()) if n not in remarks]
-    if notes:
-        notes = paragraphs("<li>{}</li>", notes)
-        parts.append(fill(_BLOCKS["notes"], notes=notes))
+    for line in results_lib.remarks(results):
+        parts.append(fill('<p class="note">{}</p>', line))
     return page.section("Scores", *parts)
 
 
@@ -146,10 +128,7 @@ class _Task:
         self.metric_in_words = self.metric.replace("_", " ").replace("f1", "F1")
         self.baseline = self.summary["baseline"]
         self.best = self.results["best_on_dev"]
-        trials = {trial["trial"]: trial for trial in self.results["trials"]}
-        self.has_folds = "fold" in trials[self.best]
-        scores = results_lib.scores_of(trials[self.best], self.name)
-        self.splits = [s for s in self.summary["num_rows"] if scores.get(s)]
+        self.splits = [s for s in self.summary["num_rows"] if s in self.summary]
 
     def tiles(self) -> list[tuple[str, ...]]:
         """The main metric beside its baseline, and numbers of rows."""
@@ -217,12 +196,9 @@ class _Task:
     ) -> list[tuple[int, float]]:
         """What the log has; the last score where it has none."""
         key = f"{self.name}_{metric}"
-        points = [
-            (line["step"], line[key])
-            for line in log
-            if line["split"] == "heldout" and key in line
-        ]
         dev = results_lib.scores_of(trial, self.name).get("dev", {})
+        lines = [line for line in log if line["split"] == "heldout"]
+        points = [(line["step"], line[key]) for line in lines if key in line]
         if log and not points and dev.get(metric) is not None:
             points = [(log[-1]["step"], dev[metric])]
         return points
@@ -232,29 +208,20 @@ class _Task:
         kind = self.summary.get("kind", "")
         labels = self.summary.get("labels") or ()
         report = self.summary.get("report", {}).get(split, {})
-        trials = report.get("trials", [self.best])
-        if not report and self.has_folds and split == "dev":
-            trials = results_lib.counted_trials(self.results)
         prefix = f"{self.name}_" if "tasks" in self.results else ""
+        folder = model_directory.trial_dir(self.model_dir, self.best)
+        path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
         rows = []
-        for number in trials if kind in _RATES else ():
-            folder = model_directory.trial_dir(self.model_dir, number)
-            path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
-            if os.path.exists(path):
-                rows += _read_rows(path, kind, labels)
-        chart = f"{self.chart}-{split}"
+        if kind in _RATES and os.path.exists(path):
+            rows = _read_rows(path, kind, labels)
         parts = [
             _classes(report),
-            _numbers(rows, kind, f"{chart}-numbers"),
-            _calibration(rows, kind, labels, f"{chart}-calibration"),
+            _calibration(rows, kind, f"{self.chart}-{split}"),
             worst_rows(rows, kind, labels),
         ]
         if not any(parts):
             return Html()
-        whose = f"trial {trials[0]}"
-        if len(trials) > 1:
-            whose = f"the trials {', '.join(map(str, trials))} together"
-        when = fill(_BLOCKS["answers"], number=len(rows), whose=whose)
+        when = fill(_BLOCKS["answers"], number=len(rows), best=self.best)
         return page.section(f"The {split} set{self.suffix}", when, *parts)
 
 
@@ -289,60 +256,11 @@ def _classes(report: Mapping) -> Html:
     return Html(f"{part}\n{more}")
 
 
-def _diagonal(ends: Sequence[float], x: str, y: str):
-    """A figure with the line on which a model is right."""
-    figure, axes = charts.new_figure(4.6, 3.4)
-    axes.plot(ends, ends, linewidth=1.4, **charts.STYLES["baseline"])
-    axes.set_xlabel(x)
-    axes.set_ylabel(y, color=charts.MUTED)
-    axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
-    return figure, axes
-
-
-def _numbers(rows: Sequence["Row"], kind: str, chart: str) -> Html:
-    """Predicted numbers against the true ones."""
-    if not rows or kind != "regression":
+def _calibration(rows: Sequence["Row"], kind: str, chart: str) -> Html:
+    """How sure a model is of its answers against how often it is right."""
+    if not rows or kind != "classification":
         return Html()
-    labels = np.array([float(row.label) for row in rows])
-    predictions = np.array([float(row.prediction) for row in rows])
-    both = np.concatenate([labels, predictions])
-    figure, axes = _diagonal([both.min(), both.max()], "label", "prediction")
-    every = slice(None, None, -(-len(rows) // _MOST_DOTS))
-    style = {"s": 14, "color": charts.ACCENT, "alpha": 0.45, "linewidth": 0}
-    axes.scatter(labels[every], predictions[every], **style)
-    told = (
-        f"{len(rows)} rows, labels from {labels.min():g} to {labels.max():g}, "
-        f"predictions from {predictions.min():g} to {predictions.max():g}"
-    )
-    errors = predictions - labels
-    return fill(
-        _BLOCKS["numbers"],
-        error=np.abs(errors).mean(),
-        shift=abs(errors.mean()),
-        direction="high" if errors.mean() > 0 else "low",
-        chart=charts.to_html(figure, chart, "A dot for each row", [told]),
-    )
-
-
-def _calibration(
-    rows: Sequence["Row"], kind: str, labels: Sequence[str], chart: str
-) -> Html:
-    """How sure a model is against how often it is right.
-
-    Of classes it is about the predicted ones, of several labels a row about
-    every label of every row.
-    """
-    pairs: list[tuple[bool, float]] = []
-    if kind == "classification":
-        pairs = [(row.label == row.prediction, max(row.scores)) for row in rows]
-    elif kind == "multi_label_classification":
-        pairs = [
-            (label in _labels(row.label), probability)
-            for row in rows
-            for label, probability in zip(labels, row.scores, strict=True)
-        ]
-    if not pairs:
-        return Html()
+    pairs = [(row.label == row.prediction, max(row.scores)) for row in rows]
     if len(pairs) < _LEAST_TO_CALIBRATE:
         return fill(_BLOCKS["too_few"], least=_LEAST_TO_CALIBRATE)
     right, sure = 100 * np.array(pairs, np.float64).T
@@ -352,9 +270,11 @@ def _calibration(
     sureness, shares = (
         np.bincount(of_pairs, values)[bins] / counts for values in (sure, right)
     )
-    figure, axes = _diagonal(
-        [0, 100], "how sure it is, %", "how often it is right, %"
-    )
+    figure, axes = charts.new_figure(4.6, 3.4)
+    axes.plot([0, 100], [0, 100], linewidth=1.4, **charts.STYLES["baseline"])
+    axes.set_xlabel("how sure it is, %")
+    axes.set_ylabel("how often it is right, %", color=charts.MUTED)
+    axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
     style = {"ha": "center", "color": charts.MUTED, "fontsize": 8}
     for middle, share, count in zip(10 * bins + 5, shares, counts, strict=True):
         # The more rows, the more a bar can be trusted.
@@ -369,18 +289,15 @@ def _calibration(
         f"{sure:.0f} % sure, {share:.0f} % right, {count} times"
         for sure, share, count in zip(sureness, shares, counts, strict=True)
     ]
-    what, verdict = "each label of each row", ""
-    if kind == "classification":
-        what, excess = "its answer", (sure - right).mean()
-        judged = "too sure" if excess > 0 else "too modest"
-        verdict = f"It is {abs(excess):.1f} points {judged} on average."
+    excess = (sure - right).mean()
+    judged = "too sure" if excess > 0 else "too modest"
     title = "How sure it is, and how often it is right"
     return fill(
         _BLOCKS["calibration"],
-        what=what,
         # The expected calibration error, section 2 of arXiv:1706.04599.
         error=np.average(np.abs(sureness - shares), weights=counts),
-        verdict=verdict,
+        excess=abs(excess),
+        judged=judged,
         chart=charts.to_html(figure, chart, title, told),
     )
 
@@ -454,16 +371,13 @@ def _line(row: Row, kind: str, note: str) -> Html:
     if kind == "tagging":
         block, words = "note", row.texts[0].split(" ")
         pairs = [*zip(_tags(row.prediction), _tags(row.label), strict=True)]
-        if len(words) == len(pairs):
-            tagged: list[str] = [
-                word
-                if label == tag
-                else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
-                for word, (tag, label) in zip(words, pairs, strict=True)
-            ]
-            texts, shown = [], [fill(_BLOCKS["tags"], words=tagged)]
-        else:  # A word with a space in it.
-            texts += [row.label, row.prediction]
+        tagged: list[str] = [
+            word
+            if label == tag
+            else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
+            for word, (tag, label) in zip(words, pairs, strict=True)
+        ]
+        texts, shown = [], [fill(_BLOCKS["tags"], words=tagged)]
     for text in texts:
         if len(text) > _MOST_CHARACTERS:
             text = text[:_MOST_CHARACTERS] + " …"
@@ -519,19 +433,16 @@ def _rate_tags(row: Row, labels: Sequence[str]) -> tuple[float, str]:
 
 
 def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, str]:
-    """One less the F1 of words, as SQuAD's script has it."""
-    given, best = _words(row.prediction), 0.0
-    for answer in map(_words, row.label.split(" | ")):
-        common = 2 * (given & answer).total()
-        f1 = common / max((given + answer).total(), 1)
-        best = max(best, f1 if given and answer else float(given == answer))
-    return 1.0 - best, row.texts[0]
-
-
-def _words(text: str) -> collections.Counter:
-    """Without case, punctuation and articles."""
-    words = re.sub(r"[^\w\s]", "", text.lower()).split()
-    return collections.Counter(w for w in words if w not in ("a", "an", "the"))
+    """One less the words in common with the nearest answer."""
+    given = set(row.prediction.lower().split())
+    answers = (set(x.lower().split()) for x in row.label.split(" | "))
+    share = max(
+        len(given & answer) / max(len(given | answer), 1)
+        if given
+        else not answer
+        for answer in answers
+    )
+    return 1.0 - share, row.texts[0]
 
 
 _RATES = {

@@ -5,13 +5,12 @@ import json
 import os
 import statistics
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors, model_directory
 from electra_tf.command_line.text_lines import display_width
-from electra_tf.files import check_fields, read_json, write_atomically
+from electra_tf.files import read_json, write_atomically
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.tasks import reports
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3
@@ -36,27 +35,19 @@ def summarize(
 
     Args:
       parts: The sets of all tasks, for each fold; once without folds.
-      records: Of `trials.run_trial`, in order.
+      records: Of `finetune.run_trial`, in order.
       from_scratch: Whether the encoder began with random weights.
       of_rows: Task name -> what is said of its rows.
       best_on_dev: The trial that was chosen before; None to choose it.
 
     Returns:
-      "from_scratch"; "trials", the records without their "reports";
-      "best_on_dev", the number of the trial with the highest score there (the
-      mean over the tasks' main metrics) among those of the best setting;
-      "degenerate_trials" and "replaced_trials", their numbers; "settings", one
-      entry for each learning rate and number of epochs with its trials and its
-      scores, the best on dev first, if there are several.
-      Then under "tasks", for each task: its description, what
-      `TaskData.of_texts` returns, "main_metric", "num_rows", what `of_rows`
-      has, "baseline" (its name and its scores by split), and for each split
-      <metric>_mean, _median, _stdev, _min and _max
-      over the trials of the best setting; then "report", split -> what
-      `tasks.reports` says of its rows, and "trials", whose answers these are:
-      on "dev" of all folds together, otherwise of the trial "best_on_dev".
-      There is none for tasks without classes. Of a single task all this is at
-      the top, and its scores are in the trials themselves.
+      "trials", the records; "best_on_dev", the number of the trial with the
+      highest mean of main metrics there among those of the best setting;
+      "settings", of each rate and number of epochs the trials and the scores,
+      the best on dev first. Under "tasks", for each task its description,
+      "num_rows", "baseline", split -> <metric>_mean, _median, _stdev, _min and
+      _max over the trials of the best setting, and "report": see `_report`. Of
+      a single task all this is at the top. docs/finetuning.md has the rest.
     """
     tasks = {data.task.name: data for data in parts[0]}
 
@@ -98,7 +89,7 @@ def summarize(
         | (of_rows or {}).get(name, {})
         | {"baseline": _baseline([part[i] for part in parts])}
         | _statistics(ranked[0], name)
-        | _report(name, best, ranked[0])
+        | _report(name, best)
         for i, (name, data) in enumerate(tasks.items())
     }
 
@@ -129,16 +120,13 @@ def _num_rows(data: TaskData, parts: Sequence[Sequence[TaskData]]) -> dict:
     return {"num_rows": num_rows, "num_folds": len(parts)}
 
 
-def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
-    """The report of a task by the best trial, or of "dev" by all folds."""
-    of_splits = {}
-    for split in best["reports"].get(name, ()):
-        records = group if split == "dev" and "fold" in best else [best]
-        of_splits[split] = {
-            "trials": [record["trial"] for record in records],
-            **reports.pooled([r["reports"][name][split] for r in records]),
-        }
-    return {"report": of_splits} if of_splits else {}
+def _report(name: str, best: dict) -> dict:
+    """Split -> what `tasks.reports` says of its rows and the best trial, and
+    "trial", its number."""
+    of_splits = best["reports"].get(name, {})
+    number = {"trial": best["trial"]}
+    report = {split: number | of for split, of in of_splits.items()}
+    return {"report": report} if report else {}
 
 
 def _by_split(records: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
@@ -180,9 +168,7 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
     values = _by_split(
         {
             split: data.task.baseline_scores(
-                data.examples["train"],
-                data.examples[split],
-                data.features.get(split),
+                data.examples["train"], data.examples[split]
             )
             for split in data.examples
             if split != "train" and split in data.labelled
@@ -208,10 +194,7 @@ def write(directory: str, results: dict) -> None:
 
 
 def read(model_dir: str, advice: str = "") -> dict:
-    """results.json of a finished run.
-
-    Args:
-      advice: Behind the error's line where there is none.
+    """results.json of a finished run; `advice` closes the error without one.
 
     Raises:
       ValueError: If there is none, or it is damaged or of no fine-tuning.
@@ -225,22 +208,17 @@ def read(model_dir: str, advice: str = "") -> dict:
     return read_json(path, ("best_on_dev",), trials=list[dict], best_on_dev=int)
 
 
-def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
+def read_of_trial(directory: str) -> dict:
     """results.json of a finished trial.
-
-    Args:
-      tasks: Names of those with scores that it must have.
 
     Raises:
       CheckpointError: If it is damaged or of another trial.
     """
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     needed = ("trial", "degenerate", "tasks", *_SETTINGS)
-    record = read_json(
+    return read_json(
         path, needed, trial=int, degenerate=list, tasks=dict[str, dict]
     )
-    check_fields(record["tasks"], path, tuple(tasks))
-    return record
 
 
 # --- What a person reads -----------------------------------------------------
@@ -271,10 +249,8 @@ def format_results(results: dict) -> str:
         table = score_table(results, name)
         lines += [table.title, *_aligned([table.header, *table.rows]), ""]
         for split, report in of_task.get("report", {}).items():
-            whose = f"trial {report['trials'][0]}"
-            if len(report["trials"]) > 1:
-                whose = "all rows of the folds"
-            lines += [*format_report(f"{name}, {split}, {whose}", report), ""]
+            title = f"{name}, {split}, trial {report['trial']}"
+            lines += [*format_report(title, report), ""]
     return "\n".join([*lines, *remarks(results)]).rstrip("\n")
 
 
@@ -284,31 +260,24 @@ def _number(value: float | None) -> str:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines: the first column to the left, the others to the right."""
-    widths = [
-        max(map(display_width, column)) for column in zip(*rows, strict=True)
+    columns = []
+    for number, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(display_width, column))
+        blanks = [" " * (width - display_width(cell)) for cell in column]
+        pairs = zip(column, blanks, strict=True)
+        columns.append([c + b if number == 0 else b + c for c, b in pairs])
+    return [
+        f"  {'  '.join(cells)}".rstrip() for cells in zip(*columns, strict=True)
     ]
-    lines = []
-    for row in rows:
-        blanks = [
-            " " * (width - display_width(text))
-            for width, text in zip(widths, row, strict=True)
-        ]
-        cells = [blank + text for blank, text in zip(blanks, row, strict=True)]
-        cells[0] = row[0] + blanks[0]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
-    return lines
 
 
 def format_report(title: str, report: dict) -> list[str]:
     """A report as lines, of many labels those with the lowest F1."""
-    classes = report["classes"]
-    title += ", by label:"
-    shown = list(classes)
+    classes, columns = report["classes"], ("precision", "recall", "f1")
+    title, shown = f"{title}, by label:", list(classes)
     if len(classes) > _MOST_LABELS:
-        worst = sorted(classes, key=lambda label: classes[label]["f1"])
-        shown = worst[:_MOST_LABELS]
+        shown = sorted(classes, key=lambda x: classes[x]["f1"])[:_MOST_LABELS]
         title += f" the {_MOST_LABELS} of {len(classes)} with the lowest F1"
-    columns = ("precision", "recall", "f1")
     rows = [["", *columns, "support"]]
     for label in shown:
         scores = [_number(classes[label][name]) for name in columns]
@@ -404,58 +373,61 @@ def _setting(group: dict) -> str:
     return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
 
 
-def _remark(trial: dict, repeated_by: int | None) -> Iterator[str]:
-    """What a trial's figures do not say by themselves."""
-    number = trial["trial"]
-    if "last_step" in trial:
-        best, last = trial["best_step"], trial["last_step"]
-        whose = f"the weights of step {best}, the best on dev"
-        if best is None:
-            whose = "the last weights, as no score on dev was a number"
-        yield (
-            f"trial {number} has {whose}; training ended at step {last} of "
-            f"{trial['num_train_steps']}; its scores on dev are optimistic"
-        )
-    if trial["degenerate"]:
-        tasks = ", ".join(trial["degenerate"])
-        advice = (
-            "try another seed (FinetuningConfig.reseed_degenerate), a lower "
-            "learning rate or more epochs"
-        )
-        if repeated_by:
-            advice = f"trial {repeated_by} repeats it, and counts in its place"
-        yield (
-            f"trial {number} is degenerate: it says the same of every row of "
-            f"the dev set of {tasks}; {advice}"
-        )
-
-
 def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
     trials, best = results["trials"], results["best_on_dev"]
-    lines, has_dev = [], False
+    lines = [
+        f"{name}: {counts['line']}"
+        for name, of_task in tasks_of(results).items()
+        for split, counts in of_task.get("copies", {}).items()
+        if split != "train" and "line" in counts
+    ]
     for name, of_task in tasks_of(results).items():
-        has_dev |= "dev" in of_task["num_rows"]
-        for split, counts in of_task.get("copies", {}).items():
-            if split != "train" and "line" in counts:
-                lines.append(f"{name}: {counts['line']}")
+        metric, baseline = of_task["main_metric"], of_task["baseline"]
+        score = of_task.get("dev", {}).get(f"{metric}_mean")
+        least = baseline.get("dev", {}).get(metric)
+        if None not in (score, least) and score <= least:
+            lines.append(
+                f"{name}: no better on dev than the same answer to all: try "
+                "more epochs or another rate, such as --num_train_epochs=10 "
+                "--learning_rate=1e-3"
+            )
     if "fold" in trials[0]:
         lines.append(
             f"report the mean over the folds; trial {best}, whose fold went "
             "best, is what exporting takes"
         )
-    elif len(trials) > 1 and has_dev:
+    elif len(trials) > 1:
         lines.append(
             f"best on dev: trial {best}, chosen on dev among {len(trials)}, so "
             "its score there is optimistic"
         )
     if "settings" in results:
         setting = _setting(results["settings"][0])
-        lines.append(
-            f"best setting on dev: {setting}; its scores there are optimistic, "
-            "too"
-        )
+        lines.append(f"best setting on dev: {setting}; optimistic, too")
     repeated = {trial.get("replaces"): trial["trial"] for trial in trials}
     for trial in trials:
-        lines += _remark(trial, repeated.get(trial["trial"]))
+        number, best_step = trial["trial"], trial.get("best_step", "")
+        if best_step is None:
+            lines.append(
+                f"trial {number} has the last weights, as no score on dev was "
+                "a number"
+            )
+        elif best_step:
+            lines.append(
+                f"trial {number} has the weights of step {best_step}, the best "
+                f"on dev, of {trial['last_step']}; its scores on dev are "
+                "optimistic"
+            )
+        if trial["degenerate"]:
+            advice = (
+                "try another seed (--reseed_degenerate), a lower learning rate "
+                "or more epochs"
+            )
+            if again := repeated.get(number):
+                advice = f"trial {again} repeats it, and counts in its place"
+            lines.append(
+                f"trial {number} is degenerate: it says the same of every row "
+                f"of the dev set of {', '.join(trial['degenerate'])}; {advice}"
+            )
     return lines

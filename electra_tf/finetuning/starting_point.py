@@ -7,7 +7,7 @@ import typing
 
 import numpy as np
 
-from electra_tf import configs, errors, files
+from electra_tf import configs, errors, files, validation
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
@@ -72,9 +72,12 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {source}, with a generator only"
         )
-    remarks: list[str] = []
     if not config.keep_head:
-        remarks += _unused_heads(config, checkpoint)
+        if checkpoint.head and not config.from_scratch:
+            errors.warn(
+                f"{source}: its head for {checkpoint.head.task_name} is not "
+                "used, a new one is trained: --keep_head goes on with it"
+            )
         checkpoint = checkpoint.encoder_only()
     encoder_config = typing.cast(
         configs.EncoderConfig, checkpoint.discriminator
@@ -92,14 +95,19 @@ def read(config: FinetuningConfig) -> StartingPoint:
         )
     said = (vocab.do_lower_case, config.data.do_lower_case)
     if said == (None, None) and not vocab.lower_cases():
-        remarks.append(
-            "nothing says whether text is lower-cased, and the vocabulary has "
-            "capitals: it is, as in the original; "
+        errors.warn(
+            f"{source}: nothing says whether text is lower-cased, and the "
+            "vocabulary has capitals: it is, as in the original; "
             "FinetuningDataConfig.do_lower_case=False keeps them"
         )
-    for remark in remarks:
-        errors.warn(f"{source}: {remark}")
-    _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
+    expected = config.expected_encoder or {}
+    validation.require_same(
+        expected,
+        {name: getattr(checkpoint.discriminator, name) for name in expected},
+        f"{source} has another encoder than is expected",
+        way_out="Choose another --init_checkpoint; what nothing says of it "
+        f"({', '.join(checkpoint.assumed)}), hparams.json beside it may say",
+    )
     vocab = _treated_as_wanted(vocab, config.data, vocab_source)
     if len(vocab.tokens) != encoder_config.vocab_size:
         raise errors.ConfigError(
@@ -123,46 +131,6 @@ def read(config: FinetuningConfig) -> StartingPoint:
     )
 
 
-def _unused_heads(
-    config: FinetuningConfig, checkpoint: Checkpoint
-) -> list[str]:
-    """A line for each task of the run whose head is there, and is not used."""
-    if config.from_scratch:
-        return []
-    names = config.data.task_names or (config.data.task_name,)
-    kept = checkpoint.head.task_name if checkpoint.head else None
-    advice = ""
-    if names == (kept,):
-        advice = ": FinetuningConfig.keep_head=True goes on with it"
-    return [
-        f"the head for {name} is not used, a new one is trained{advice}"
-        for name in task_heads.task_names(checkpoint.tensors)
-        if name in names
-    ]
-
-
-def _check_expected_encoder(
-    expected: dict, checkpoint: Checkpoint, source: str
-) -> None:
-    """Compares what was said of the encoder with what the checkpoint has."""
-    encoder = checkpoint.discriminator
-    differing = [n for n in expected if expected[n] != getattr(encoder, n)]
-    if not differing:
-        return
-    wanted = ", ".join(f"{name}={expected[name]!r}" for name in differing)
-    received = ", ".join(f"{n}={getattr(encoder, n)!r}" for n in differing)
-    assumed = " and ".join(n for n in differing if n in checkpoint.assumed)
-    if assumed:
-        received += (
-            f", where nothing says {assumed}, so that the default is assumed: "
-            "write the hparams of the pre-training to hparams.json beside the "
-            "checkpoint"
-        )
-    raise errors.ConfigError(
-        f"Expected an encoder with {wanted}. Received: {source} with {received}"
-    )
-
-
 def _treated_as_wanted(
     vocab: vocabulary.Vocabulary, data: FinetuningDataConfig, source: str
 ) -> vocabulary.Vocabulary:
@@ -174,14 +142,10 @@ def _treated_as_wanted(
     made_for = vocab.treatment()
     if vocab.text_cleaning == "none":  # Nothing says so.
         del made_for["text_cleaning"]
-    settings: dict[str, typing.Any] = {}
-    for name, default in (
-        ("do_lower_case", True),
-        ("strip_accents", True),
-        ("text_cleaning", "none"),
-    ):
+    default = {"do_lower_case": True, "strip_accents": True}
+    settings: dict[str, typing.Any] = default | made_for
+    for name in ("do_lower_case", "strip_accents", "text_cleaning"):
         wanted = getattr(data, name)
-        settings[name] = made_for.get(name, default)
         # Without lower-casing, accents are kept whatever is said of them.
         counts = name != "strip_accents" or settings["do_lower_case"]
         if counts and wanted not in (None, made_for.get(name, wanted)):
@@ -201,16 +165,15 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
 
     Args:
       start: With a fine-tuned head in its checkpoint.
-      task: Its `labels` become the head's, in the head's order, and so do the
-        segment of a tagger's words, the unit of a regression's labels and the
-        layer in front of the last one.
+      task: Its labels, in their order, the segment of a tagger's words, and the
+        unit of a regression's labels become the head's.
 
     Returns:
       The same with the head's weights under the task's name.
 
     Raises:
-      ConfigError: If there is no head, it is of another kind or pooling, it
-        lacks a label, or the task's own is another one of several.
+      ConfigError: If there is no head, it is of another kind or pooling, or it
+        lacks a label.
     """
     assert start.checkpoint is not None
     head, kind = start.checkpoint.head, task.description().get("kind")
@@ -226,14 +189,7 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"of {start.source} has it, with keep_head. Received: "
             f"{task.pooling!r}"
         )
-    tensors = start.checkpoint.tensors
-    own = task_heads.head_tensors(tensors, task.name)
-    if own and head.task_name != task.name:
-        raise errors.ConfigError(
-            f"FinetuningConfig.keep_head takes the first head by name, in "
-            f"{start.source} that for {head.task_name}. Received: the task "
-            f"{task.name}, which has another one there"
-        )
+    tensors = dict(start.checkpoint.tensors)
     task.hidden_activation = head.hidden_activation
     for note in start.checkpoint.notes_of_heads():
         errors.warn(f"{start.source}: {note}")
@@ -241,65 +197,32 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
-    if isinstance(task, text_tasks.RegressionTask):
-        _adopt_unit(task, head, start.source)
-    of_head = {
-        f"task_specific/{task.name}/{name}": tensor
-        for name, tensor in task_heads.head_tensors(
-            tensors, head.task_name
-        ).items()
-    }
-    return dataclasses.replace(
-        start,
-        checkpoint=dataclasses.replace(
-            start.checkpoint, tensors=tensors | of_head
-        ),
-    )
-
-
-def _adopt_unit(
-    task: text_tasks.RegressionTask, head: TaskHead, source: str
-) -> None:
-    """Puts the labels in the unit of the head's outputs."""
-    if not {"min_value", "scale"} <= set(head.options):
-        return
-    before = task.min_value, task.max_value
-    task.min_value, task.scale = head.unit
-    task.max_value = head.options.get("max_value", sum(head.unit))
-    after = task.min_value, task.max_value
-    if after != before:
-        errors.warn(
-            f"the head of {source} is for numbers from {after[0]:g} to "
-            f"{after[1]:g}, and keeps that unit; those at hand are from "
-            f"{before[0]:g} to {before[1]:g}"
-        )
+    if isinstance(task, text_tasks.RegressionTask) and (
+        {"min_value", "scale"} <= set(head.options)
+    ):
+        task.min_value, task.scale = head.unit
+        task.max_value = head.options.get("max_value", sum(head.unit))
+    of_head = task_heads.head_tensors(tensors, head.task_name).items()
+    tensors |= {f"task_specific/{task.name}/{n}": value for n, value in of_head}
+    checkpoint = dataclasses.replace(start.checkpoint, tensors=tensors)
+    return dataclasses.replace(start, checkpoint=checkpoint)
 
 
 def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
     """Puts the labels in the order of the head's outputs."""
     labels = list(task.labels)  # type: ignore[attr-defined]
-    num_outputs = head.num_outputs or len(head.labels or ())
+    known = list(head.labels or text_tasks.in_order(labels))
     if head.labels is None:
-        if len(labels) != num_outputs:
-            raise errors.ConfigError(
-                f"Expected {num_outputs} labels, as many as the head of "
-                f"{source} has. Received: {len(labels)}, "
-                + text_tasks.listing(labels)
-            )
-        numbers = [str(number) for number in range(num_outputs)]
-        if set(labels) == set(numbers):
-            labels = numbers
         errors.warn(
             f"nothing says which labels the head of {source} has: its outputs "
-            f"are taken for {text_tasks.listing(labels)}, in this order"
+            f"are taken for {text_tasks.listing(known)}, in this order"
         )
-    else:
-        if unknown := [label for label in labels if label not in head.labels]:
-            raise errors.ConfigError(
-                f"Expected the labels of the head of {source}, "
-                f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
-                f"labels, with {text_tasks.listing(unknown)} among them; "
-                "without FinetuningConfig.keep_head a new head is trained"
-            )
-        labels = list(head.labels)
-    task.labels = labels  # type: ignore[attr-defined]
+    unknown = [label for label in labels if label not in known]
+    if unknown or len(known) != (head.num_outputs or len(known)):
+        raise errors.ConfigError(
+            f"Expected the {head.num_outputs or len(known)} labels of the head "
+            f"of {source}. Received: {len(labels)} labels, with "
+            f"{text_tasks.listing(unknown or labels)} among them; without "
+            "--keep_head a new head is trained"
+        )
+    task.labels = known  # type: ignore[attr-defined]

@@ -128,17 +128,7 @@ class TaskData:
     def with_class_weights(
         self, class_weights: str | Mapping[str, float]
     ) -> "TaskData":
-        """The same, whose training rows have the weights of their classes.
-
-        Scores and losses of other splits are those of rows that all count
-        alike.
-
-        Args:
-          class_weights: See `Task.loss_weights`.
-
-        Raises:
-          ValueError: If the task has no classes, or lacks a label.
-        """
+        """The same, whose training rows have the weights of their classes."""
         task = self.task
         weights, _ = task.loss_weights(self.examples["train"], class_weights)
         name = f"{task.name}_loss_weights"
@@ -148,24 +138,14 @@ class TaskData:
         )
 
 
-def _content(value: object) -> object:
-    """What an example, or a part of one, says, by its `repr`."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    elif isinstance(value, list | tuple):
-        return [_content(part) for part in value]
-    value = getattr(value, "__dict__", value)
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        name: _content(part)
-        for name, part in value.items()
-        if name not in _NO_CONTENT
-    }
+def _content(example: object) -> object:
+    """What an example says, but for where it is from."""
+    if hasattr(example, "_asdict"):
+        example = example._asdict()
+    values = getattr(example, "__dict__", example)
+    if not isinstance(values, Mapping):
+        return values
+    return {k: v for k, v in values.items() if k not in _NO_CONTENT}
 
 
 def read_rows(
@@ -187,7 +167,10 @@ def read_rows(
     splits = [split for split in task.splits() if split not in unwanted]
     for split in wanted:
         if split not in splits:
-            _refuse_missing(task, split)
+            raise errors.ConfigError(
+                f"Expected the files of the task {task.name!r} in "
+                f"{task.looked_in}. Received: none of the split {split!r}"
+            )
     examples = {split: task.read_examples(split) for split in splits}
     return TaskData(
         task,
@@ -202,19 +185,6 @@ def read_rows(
         tokenizer,
         max_seq_length,
     )
-
-
-def _refuse_missing(task: Task, split: str) -> None:
-    """Says which file of a task is missing, and where it was looked for."""
-    where = f" in {task.looked_in}" if task.looked_in else ""
-    expected = f"Expected the files of the task {task.name!r}{where}. "
-    try:
-        task.read_examples(split)
-    except ValueError as error:
-        if not where:
-            raise
-        raise errors.ConfigError(f"{expected}{error}") from None
-    raise errors.ConfigError(f"{expected}Received: none of the split {split!r}")
 
 
 def parts(
@@ -328,8 +298,8 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
       other split those that are in "train", too: "num_rows", of these
-      "num_with_other_label", and "line", where there are any, which says so
-      with an example. Nothing for a task that does not say what its texts are.
+      "num_with_other_label", and "line", where there are any, which says so.
+      Nothing for a task that does not say what its texts are.
     """
     texts = {split: _texts(data, split) for split in data.examples}
     if texts.get("train") is None or None in texts.values():
@@ -339,22 +309,19 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
         first.setdefault(of_row, row)
     counts: dict[str, dict] = {}
     for split, of_split in texts.items():
-        pairs = [
-            (data.examples[split][row], data.examples["train"][first[of_row]])
+        rows = [
+            row
             for row, of_row in enumerate(of_split or ())
             if of_row in first and (split, row) != ("train", first[of_row])
         ]
-        others = [
-            pair
-            for pair in pairs
-            if None not in (labels := [*map(_label, pair)])
-            and labels[0] != labels[1]
-        ]
-        counts[split] = {
-            "num_rows": len(pairs),
-            "num_with_other_label": len(others),
-        }
-        if not pairs:
+        others = []
+        for row in rows:
+            seen = _label(data.examples["train"][first[(of_split or ())[row]]])
+            if _label(data.examples[split][row]) not in (None, seen):
+                others.append(row)
+        num = {"num_rows": len(rows), "num_with_other_label": len(others)}
+        counts[split] = num
+        if not rows:
             continue
         what, advice = "are in train, too", "scores of these mean little"
         if split == "train":
@@ -362,10 +329,10 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
             advice = "copies are in one fold" if has_folds else advice
         if others:
             what += f", {len(others)} of them with another label"
-        row, seen = (others or pairs)[0]
+        example = data.examples[split][(others or rows)[0]]
         counts[split]["line"] = (
-            f"{split}: {len(pairs)} of {data.num_rows[split]} rows {what}: "
-            f"{_place(row, split)} is {_place(seen, 'train')}; {advice}"
+            f"{split}: {len(rows)} of {data.num_rows[split]} rows {what}, such "
+            f"as {_place(example)}; {advice}"
         )
     return counts
 
@@ -378,72 +345,46 @@ def _label(example: object) -> object:
     return label if is_known else None
 
 
-def _place(example: object, split: str) -> str:
+def _place(example: object) -> str:
     """Where a row is, in words."""
-    source = getattr(example, "source", None)
-    if source:
-        path, row = source
-        return f"row {row} of {os.path.basename(os.fspath(path))}"
-    return f"example {getattr(example, 'eid', 0) + 1} of {split}"
+    if source := getattr(example, "source", None):
+        return f"row {source[1]} of {os.path.basename(os.fspath(source[0]))}"
+    return f"number {getattr(example, 'eid', 0) + 1}"
 
 
-def long_texts(data: TaskData) -> dict:
-    """What is done with long texts, and to how many; fit for JSON.
-
-    Warns of those that are cut or have no token, and of windows.
-
-    Returns:
-      "long_texts", and of windows "window_stride", "max_windows" and
-      "weigh_windows"; by split
-      "num_cut", the texts that lose their end, and "longest", the tokens of the
-      longest text, where any is cut, and "num_without_tokens", where there are
-      rows of which nothing is left but [CLS] and [SEP]; of windows also
-      "num_windows", of all the split's texts, and "most_windows", of one.
-    """
-    if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
-        return {}
-    windows, most = data.windows, data.max_seq_length
-    counts: dict = {"long_texts": "windows" if windows else "cut"}
-    advice = "--long_texts=windows reads all of a single text"
-    if windows:
-        most = windows.most_tokens
-        advice = "FinetuningDataConfig.max_windows reads more"
-        counts["window_stride"] = windows.stride
-        counts["max_windows"] = windows.max_windows
-        counts["weigh_windows"] = windows.by_tokens
+def warn_of_unknown_words(data: TaskData) -> None:
+    """Warns of rows of which the vocabulary knows less than half."""
+    if data.tokenizer is None:
+        return
     for split, features in data.features.items():
-        num_rows = data.num_rows[split]
+        is_unknown = features["input_ids"] == data.tokenizer.unk_token_id
+        num_tokens = features["input_mask"].sum(axis=-1) - _NUM_BARE
+        if num := int((2 * is_unknown.sum(axis=-1) > num_tokens).sum()):
+            data.task.warn(
+                f"{split}: {num} of {len(num_tokens)} rows are [UNK] for the "
+                "most part: the vocabulary is one of other texts (--vocab_file)"
+            )
+
+
+def warn_of_long_texts(data: TaskData) -> None:
+    """Warns of texts that lose their end, and of those without a token."""
+    if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
+        return
+    most, advice = data.max_seq_length, "--long_texts=windows reads all"
+    if data.windows:
+        most = data.windows.most_tokens
+        advice = "FinetuningDataConfig.max_windows reads more"
+    for split, features in data.features.items():
         num_tokens = features["input_mask"].sum(axis=-1)
         lengths = _lengths_of_full_rows(data, split, num_tokens >= most)
-        num_cut, longest = (
-            int((lengths > most).sum()),
-            int(max(lengths, default=0)),
-        )
-        of_split = counts[split] = {"num_cut": num_cut, "longest": longest}
+        what = f"of {data.num_rows[split]} texts have"
         if num_bare := int((num_tokens <= _NUM_BARE).sum()):
-            of_split["num_without_tokens"] = num_bare
+            data.task.warn(f"{split}: {num_bare} {what} no token")
+        if num_cut := int((lengths > most).sum()):
             data.task.warn(
-                f"{split}: {num_bare} of {num_rows} texts have no token, such "
-                "as one of control characters alone: to the model they are "
-                "[CLS] [SEP]"
+                f"{split}: {num_cut} {what} more than {most} tokens (up to "
+                f"{max(lengths)}) and are cut; {advice}"
             )
-        if windows:
-            of_texts = windows.counts(num_tokens)
-            of_split["num_windows"] = int(of_texts.sum())
-            of_split["most_windows"] = int(of_texts.max())
-            if of_texts.max() > 1:
-                data.task.warn(
-                    f"{split}: {of_texts.sum()} windows of at most "
-                    f"{windows.max_seq_length} tokens over {num_rows} texts, at"
-                    f" most {of_texts.max()} a text; the next one begins "
-                    f"{windows.stride} tokens later"
-                )
-        if num_cut:
-            data.task.warn(
-                f"{split}: {num_cut} of {num_rows} texts have more than {most} "
-                f"tokens (up to {longest}) and are cut; {advice}"
-            )
-    return counts
 
 
 def _lengths_of_full_rows(

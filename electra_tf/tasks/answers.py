@@ -4,6 +4,7 @@ import bisect
 import collections
 import re
 import string
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors
@@ -47,13 +48,21 @@ def original_spans(
 def _original_span(token_text: str, original: str, normalised: str) -> str:
     start = normalised.find(token_text) if token_text else -1
     places = [i for i, char in enumerate(original) if char != " "]
-    if start < 0 or len(places) != len(normalised.replace(" ", "")):
+    num_characters = len(normalised.replace(" ", ""))
+    if (
+        len(places) != num_characters
+    ):  # Marks of accents by themselves are lost.
+        places = [
+            i for i in places if unicodedata.category(original[i]) != "Mn"
+        ]
+    if start < 0 or len(places) != num_characters:
         return original
     num_before = len(normalised[:start].replace(" ", ""))
-    num_inside = len(token_text.replace(" ", ""))
-    return original[
-        places[num_before] : places[num_before + num_inside - 1] + 1
-    ]
+    behind = num_before + len(token_text.replace(" ", ""))
+    end = places[behind - 1] + 1
+    while end < len(original) and unicodedata.category(original[end]) == "Mn":
+        end += 1
+    return original[places[num_before] : end]
 
 
 def require_scripts() -> None:

@@ -4,14 +4,11 @@ import itertools
 import os
 import statistics
 import typing
-from collections.abc import Collection
 
 from electra_tf.tasks.task import read_lines
 
 OUTSIDE = "O"
 _DOCUMENT = "-DOCSTART-"
-# One sentence with more words than this is a file without blank rows.
-_LONGEST_SENTENCE = 1000
 
 
 class Sentence(typing.NamedTuple):
@@ -21,20 +18,14 @@ class Sentence(typing.NamedTuple):
       words: Its words.
       tags: One for each word, as in the file.
       row: Its first row, from 1.
-      has_tags: False where the tags stand for unknown ones.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     row: int
-    has_tags: bool = True
 
 
-def read(
-    path: str | os.PathLike,
-    tag_column: int = -1,
-    tags: Collection[str] | None = None,
-) -> list[Sentence]:
+def read(path: str | os.PathLike, tag_column: int = -1) -> list[Sentence]:
     """Reads sentences, and leaves out the comments above them.
 
     A row with tabs is separated by tabs, another one by spaces: a no-break
@@ -45,8 +36,6 @@ def read(
       path: A file with blank rows between sentences. The word is in the first
         column.
       tag_column: Where the tag is; negative ones count from the end.
-      tags: Those of the training file, for one that may lack tags: it has tags
-        if its column has any of these, or O.
 
     Raises:
       ValueError: If the file cannot be read, rows have different numbers of
@@ -56,9 +45,9 @@ def read(
     blocks = _blocks(path)
     rows = [cells for block in blocks for _, cells in block]
     plain = [r for r in rows if r[0] != _DOCUMENT and not r[0].startswith("#")]
-    width = statistics.mode(map(len, plain)) if plain else 2
     least = max(2, tag_column + 1, -tag_column)
-    known = {r[tag_column] for r in plain if len(r) == width >= least}
+    width = max(statistics.mode(map(len, plain)) if plain else 2, least)
+    known = {r[tag_column] for r in plain if len(r) == width}
 
     def is_above(row: tuple[int, list[str]]) -> bool:
         cells = row[1]
@@ -68,29 +57,25 @@ def read(
 
     blocks = [list(itertools.dropwhile(is_above, block)) for block in blocks]
     blocks = [block for block in blocks if block]
-    longest = max(blocks, key=len, default=())
-    if not blocks or len(longest) > _LONGEST_SENTENCE:
-        raise ValueError(
-            "Expected sentences with a blank row after each. Received: "
-            f"{len(longest)} rows without one in {path!r}."
-        )
-    has_tags = tags is None or not known.isdisjoint({*tags, OUTSIDE})
-    expected = least if has_tags and width < least else width
+    if not blocks:
+        _refuse_no_sentences(path)
     for row, cells in itertools.chain(*blocks):
-        if len(cells) != expected or not cells[0]:
-            _refuse_row(path, row, " ".join(cells), expected)
-    if width == 10 and blocks[0][0][1][0] == "1":
-        raise ValueError(
-            f"Expected a word and its tag in each row. Received: {path!r} in "
-            "CoNLL-U: cut -f2,4 leaves words and parts of speech."
-        )
-    return [_sentence(block, tag_column, has_tags) for block in blocks]
+        if len(cells) != width or not cells[0]:
+            _refuse_row(path, row, " ".join(cells), width)
+    return [_sentence(block, tag_column) for block in blocks]
 
 
-def _sentence(block, tag_column: int, has_tags: bool = True) -> Sentence:
+def _refuse_no_sentences(path: str) -> typing.NoReturn:
+    raise ValueError(
+        "Expected sentences with a blank row after each. Received: none in "
+        f"{path!r}."
+    )
+
+
+def _sentence(block, tag_column: int) -> Sentence:
     rows, cells = zip(*block, strict=True)
-    tags = (row[tag_column] if has_tags else OUTSIDE for row in cells)
-    return Sentence(tuple(r[0] for r in cells), tuple(tags), rows[0], has_tags)
+    words, tags = (tuple(row[c] for row in cells) for c in (0, tag_column))
+    return Sentence(words, tags, rows[0])
 
 
 def _blocks(path: str) -> list[list[tuple[int, list[str]]]]:
@@ -129,10 +114,7 @@ def read_as_original(
                 _refuse_row(path, row, line, least)
             block.append((row, cells))
     if not sentences:
-        raise ValueError(
-            "Expected sentences with a blank row after each. Received: none "
-            f"in {path!r}."
-        )
+        _refuse_no_sentences(path)
     return sentences
 
 

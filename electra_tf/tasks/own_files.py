@@ -21,8 +21,6 @@ from electra_tf.tasks.text_tasks import TextExample, listing, number
 NO_LABEL = tagging.NO_LABEL
 # A test file whose labels are all of these keeps them secret.
 _SECRET = (None, "", NO_LABEL, int(NO_LABEL))
-# With this many rows, labels that hardly repeat are no classes.
-_LEAST_ROWS_TO_JUDGE = 20
 
 Value = str | list[str] | None
 
@@ -87,8 +85,6 @@ def make_task(
     texts, label = tables.choose_columns(table, text_columns, label_column)
     source = OwnFiles(
         paths,
-        paths["train"],
-        table.columns,
         texts,
         label,
         has_header,
@@ -103,11 +99,10 @@ def make_task(
         what = "from {min_value} to {max_value}".format(**model)
     elif task_type == "tagging":
         model = _tags_of(name, source)
-        names, kinds = model["labels"], "tags"
+        what = f"with {len(model['labels'])} tags"
         if model["form"]:
-            names = _kinds_of_spans(names)
-            kinds = f"kinds of spans in {model['scheme']}"
-        what = f"with {len(names)} {kinds} ({listing(names, 5)})"
+            kinds = listing(_kinds_of_spans(model["labels"]), 5)
+            what = f"with spans of {kinds} in {model['scheme']}"
     else:
         model = _labels_of(source, task_type == "classification")
         names = model["labels"]
@@ -173,14 +168,11 @@ class OwnFiles:
 
     Attributes:
       paths: Split -> file.
-      train_file: Whose labels define the task, and its `columns`.
       text_columns: See `make_task`, as are the others.
       label_column: "test" may lack it.
     """
 
     paths: dict[str, str]
-    train_file: str
-    columns: list[str]
     text_columns: list[str]
     label_column: str
     has_header: bool = True
@@ -198,11 +190,6 @@ class OwnFiles:
           ValueError: If the file cannot be read, lacks a column, or a row has
             no text.
         """
-        if split not in self.paths:
-            raise ValueError(
-                f"Expected one of the splits {', '.join(sorted(self.paths))}. "
-                f"Received: {split!r}."
-            )
         if split not in self._rows:
             self._rows[split] = self._read(split)
         return self._rows[split]
@@ -225,10 +212,7 @@ class OwnFiles:
 
     def _read(self, split: str) -> list[Row]:
         path, is_test = self.paths[split], split == "test"
-        tags = None
-        if is_test and "train" in self.paths:
-            tags = {t for row in self.rows("train") for t in _words(row.label)}
-        table = tables.read(path, self.has_header, tags)
+        table = tables.read(path, self.has_header)
         texts = [table.find(c, "--text_columns") for c in self.text_columns]
         flag = "" if is_test else "--label_column"
         label = table.find(self.label_column, flag)
@@ -314,8 +298,7 @@ class OwnFiles:
         sentences = []
         for row in self.rows(split):
             words, tags = _words(row.texts[0]), _words(row.label)
-            has_tags = row.label is not None
-            if not has_tags:
+            if row.label is None:
                 tags = [outside] * len(words)
             path, number_ = row.source
             if len(words) != len(tags) or not all(map(str.strip, words + tags)):
@@ -325,9 +308,7 @@ class OwnFiles:
                     f"{len(words)} words and {len(tags)} tags in {path!r}, row "
                     f"{number_}."
                 )
-            sentences.append(
-                conll.Sentence(tuple(words), tuple(tags), number_, has_tags)
-            )
+            sentences.append(conll.Sentence(tuple(words), tuple(tags), number_))
         return sentences
 
 
@@ -350,7 +331,7 @@ def _one(row: Row) -> str:
 
 
 def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
-    """One of `names.TASK_TYPES`; refuses almost as many labels as rows."""
+    """One of `names.TASK_TYPES`."""
     rows = source.rows("train")
     if isinstance(rows[0].texts[0], list):
         return "tagging"
@@ -361,15 +342,6 @@ def _kind_of_labels(source: OwnFiles, has_separator: bool) -> str:
         return "multi_label"
     if "." in written and np.isfinite([*map(number, values)]).all():
         return "regression"
-    num_labels = len(set(values))
-    if num_labels > len(rows) / 2 and len(rows) >= _LEAST_ROWS_TO_JUDGE:
-        raise ValueError(
-            f"Expected labels that repeat. Received: {num_labels} different "
-            f"ones in {len(rows)} rows of {source.train_file!r}, such as "
-            f"{values[0][:40]!r}: say which column in --label_column, or the "
-            "kind in --task_type (classification, regression, multi_label or "
-            "tagging)."
-        )
     return "classification"
 
 
@@ -392,12 +364,6 @@ def _range_of_labels(source: OwnFiles) -> dict:
     }
     _refuse_few(values, source, 2)
     least, most = min(values), max(values)
-    if not task_head.float32_tells_apart(least, most):
-        raise ValueError(
-            "Expected labels that float32 tells apart, such as their "
-            "differences from one of them. Received: "
-            f"{source.train_file!r} with {least:.15g} to {most:.15g}."
-        )
     return {"min_value": least, "max_value": most, "scale": most - least}
 
 
@@ -441,8 +407,8 @@ def _kinds_of_spans(tags: Iterable[str]) -> list[str]:
 
 def _refuse_few(labels: set, source: OwnFiles, least: int) -> None:
     if len(labels) < least:
+        shown = listing(sorted(labels)) or "none"
         raise ValueError(
             f"Expected {least} or more different labels. Received: "
-            f"{source.train_file!r} with {listing(sorted(labels)) or 'none'} "
-            "only."
+            f"{source.paths['train']!r} with {shown} only."
         )

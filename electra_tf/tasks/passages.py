@@ -128,37 +128,30 @@ def check(
     `id_name` is that of their ids; with `v2` they may have no answer; with
     `is_training` they must have what is learned.
     """
-    at = "detected_answers with text and char_spans"
-    if id_name == "id":
-        at = "an answer's text and answer_start"
-        at += " (only the task squad has questions without one)" * (not v2)
     for number, qa in enumerate(paragraph["qas"], start=1):
-        key, answers = qa.get(id_name), qa.get("answers", [])
+        answers = qa.get("answers", [])
         is_impossible = qa.get("is_impossible", False)
-        has_texts = isinstance(answers, list) and (
-            len(texts_of(qa)) == len(answers)
-        )
         types: tuple = (int, str)
         if is_training and not (v2 and is_impossible):
             try:
                 types = tuple(map(type, learned_answer(qa)))
             except (KeyError, IndexError, TypeError):
                 types = ()
-        for is_good, expected, value in (
-            (isinstance(qa["question"], str), "a text as question",
-             qa["question"]),
-            (is_training or type(key) in (str, int),
-             f"an {id_name!r} for each question", key),
-            (has_texts, "a list of answers, each with its text", answers),
-            (isinstance(is_impossible, bool), "is_impossible as true or false",
-             is_impossible),
-            (types == (int, str), at, qa.get("detected_answers", answers)),
-        ):  # fmt: skip
-            if not is_good:
-                raise ValueError(
-                    f"Expected {expected}. Received: {reprlib.repr(value)} in "
-                    f"{where}, question {number}."
-                )
+        if not (
+            isinstance(qa["question"], str)
+            and (is_training or type(qa.get(id_name)) in (str, int))
+            and isinstance(answers, list)
+            and len(texts_of(qa)) == len(answers)
+            and isinstance(is_impossible, bool)
+            and types == (int, str)
+        ):
+            place = "answer_start" if id_name == "id" else "char_spans"
+            raise ValueError(
+                f"Expected a question with {id_name}, text, and answers with "
+                f"text and {place} (only squad has questions without an answer "
+                f"and is_impossible). Received: {reprlib.repr(qa)} in {where}, "
+                f"question {number}."
+            )
 
 
 def learned_answer(qa: Mapping) -> tuple[int, str]:

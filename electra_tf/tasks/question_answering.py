@@ -452,7 +452,7 @@ class QuestionAnsweringTask(Task):
     def baseline_name(self):
         return "no answer" if self.v2 else ""
 
-    def baseline_scores(self, train_examples, examples, features=None):
+    def baseline_scores(self, train_examples, examples):
         if not self.v2:
             return {}
         answers = {self.example_id(e): e.answers for e in examples}
@@ -536,23 +536,6 @@ class QuestionAnsweringTask(Task):
                     f"{split}: {num} of {len(answerable)} questions lost their "
                     f"answer: no window of {length} tokens holds all of it"
                 )
-        if split == "train":
-            return
-        ids = {e.qid if self.is_mrqa else e.qas_id for e in examples}
-        num_none = sum(not example.answers for example in examples)
-        # A test set without any is one that nobody can score here.
-        is_secret = split.startswith("test") and num_none == len(examples)
-        of_all = f"of {len(examples)} questions have"
-        if num_same := len(examples) - len(ids):
-            self.warn(
-                f"{split}: {num_same} {of_all} the id of another one: of these,"
-                " the last one's prediction is scored and written for all"
-            )
-        if num_none and not self.v2 and not is_secret:
-            self.warn(
-                f"{split}: {num_none} {of_all} no answer, which this task never"
-                " predicts: they score 0"
-            )
 
     def description(self):
         return {

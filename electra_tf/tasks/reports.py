@@ -15,7 +15,6 @@ of a cross-validation, add up to the report of all their rows. It holds
 Shapes: N rows, C classes.
 """
 
-import itertools
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
@@ -72,27 +71,6 @@ def of_spans(
         cell = (int(span in wanted), int(span in answered))
         counts[(kinds.index(span[1]), *cell)] += 1
     return _of_confusion_matrices(kinds, counts)
-
-
-def pooled(reports: Sequence[dict]) -> dict:
-    """The report of all rows of several reports of one task."""
-    is_one = "confusion_matrix" in reports[0]
-    name = "confusion_matrix" if is_one else "confusion_matrices"
-    tables = [report[name] for report in reports]
-    # Of spans, a report has only the kinds that it met; of words, "O" is there
-    # only where one was cut off.
-    every = itertools.chain(*(table["labels"] for table in tables))
-    labels = list(dict.fromkeys(every))
-    num = len(labels)
-    counts = np.zeros((num, num) if is_one else (num, 2, 2), np.int64)
-    for table in tables:
-        ids = [labels.index(label) for label in table["labels"]]
-        cells = np.ix_(ids, ids) if is_one else np.array(ids, int)
-        of_table = np.array(table["counts"], np.int64)
-        counts[cells] += of_table.reshape(counts[cells].shape)
-    if is_one:
-        return _of_confusion_matrix(labels, counts)
-    return _of_confusion_matrices(labels, counts)
 
 
 def _of_confusion_matrix(labels: Sequence[str], counts: np.ndarray) -> dict:

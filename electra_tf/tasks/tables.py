@@ -10,7 +10,7 @@ import csv
 import json
 import os
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from electra_tf import errors
 from electra_tf.command_line.column_names import TEXT_PAIRS
@@ -58,11 +58,7 @@ class Table(typing.NamedTuple):
         return f"{self.path!r} with the columns {names}"
 
 
-def read(
-    path: str | os.PathLike,
-    has_header: bool = True,
-    tags: Collection[str] | None = None,
-) -> Table:
+def read(path: str | os.PathLike, has_header: bool = True) -> Table:
     """Reads a table.
 
     Args:
@@ -70,7 +66,6 @@ def read(
         .conll, whose columns are `words` and `tags`; any file that
         `tf.io.gfile` reads.
       has_header: Whether the first row of a .tsv or .csv names the columns.
-      tags: See `conll.read`.
 
     Raises:
       ValueError: If the file cannot be read, has no rows, or rows of different
@@ -78,14 +73,12 @@ def read(
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
-    rows: list[tuple[int, list]]
     if ending in (".txt", ".conll"):
-        sentences = conll.read(path, tags=tags)
-        records = [(s.row, {"words": list(s.words)}) for s in sentences]
-        for (_, record), sentence in zip(records, sentences, strict=True):
-            if sentence.has_tags:
-                record["tags"] = list(sentence.tags)
-        return Table(path, records)
+        rows_of_words = [
+            (s.row, {"words": list(s.words), "tags": list(s.tags)})
+            for s in conll.read(path)
+        ]
+        return Table(path, rows_of_words)
     if ending in (".jsonl", ".json"):
         content = read_json(path)
         if isinstance(content, dict):
@@ -103,16 +96,12 @@ def read(
                     f"{number}."
                 )
         return Table(path, content)
-    if ending == ".tsv":
-        lines = enumerate(read_lines(path), start=1)
-        rows = [(number, line.split("\t")) for number, line in lines]
-    elif ending == ".csv":
-        rows = _read_csv(path)
-    else:
+    if ending not in (".tsv", ".csv"):
         raise ValueError(
             "Expected a file ending in .tsv, .csv, .jsonl or .json, or with a "
             f"word and its tag in each row .txt or .conll. Received: {path!r}."
         )
+    rows = _read_separated(path, has_quotes=ending == ".csv")
     rows = [row for row in rows if any(map(str.strip, row[1]))]
     if not rows[has_header:]:
         raise ValueError(
@@ -120,42 +109,37 @@ def read(
             f"in {path!r}."
         )
     width = len(rows[0][1])
-    for number, values in rows:
-        if len(values) != width:
-            raise ValueError(
-                f"Expected {width} columns, as in row {rows[0][0]}. "
-                f"Received: {len(values)} in {path!r}, row {number}."
-                + " Quotes mean nothing in a .tsv: name it .csv if they do."
-                * (ending == ".tsv" and '"' in "".join(values))
-            )
     columns = [str(i + 1) for i in range(width)]
     if has_header:
         columns = [name.strip() for name in rows.pop(0)[1]]
-    twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
-    if twice:
-        raise ValueError(
-            f"Expected a header with different names. Received: {twice[0]!r} "
-            f"twice in {path!r} (--has_header=False if it is a row)."
-        )
-    by_name = [(n, dict(zip(columns, v, strict=True))) for n, v in rows]
-    return Table(path, by_name)
+    for number, values in rows:
+        if len(values) != width:
+            raise ValueError(
+                f"Expected {width} columns, as in the first row. Received: "
+                f"{len(values)} in {path!r}, row {number} (quotes count in a "
+                ".csv alone)."
+            )
+    return Table(path, [(n, dict(zip(columns, v))) for n, v in rows])  # noqa: B905
 
 
-def _read_csv(path: str) -> list[tuple[int, list[str]]]:
-    """The rows by the separator that cuts the first line most often.
-
-    Spreadsheets separate with a comma, semicolon or tab, as their country does.
-    """
+def _read_separated(path: str, has_quotes: bool) -> list[tuple[int, list[str]]]:
+    """The rows of a .tsv, or of a .csv by the separator that cuts its first
+    line most often: spreadsheets take that of their country."""
     csv.field_size_limit(_LONGEST_FIELD)
     lines = read_lines(path)
-    separator = max(
-        ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
-    )
+    separator, options = "\t", {"quoting": csv.QUOTE_NONE}
+    if has_quotes:
+        options = {}
+        separator = max(
+            ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
+        )
     reader = csv.reader(
-        (line + "\n" for line in lines), delimiter=separator, strict=True
+        (line + "\n" for line in lines),
+        delimiter=separator,
+        strict=True,
+        **options,  # type: ignore[arg-type]
     )
-    rows = []
-    number = 1
+    rows, number = [], 1
     try:
         for values in reader:
             rows.append((number, values))
@@ -163,8 +147,7 @@ def _read_csv(path: str) -> list[tuple[int, list[str]]]:
     except csv.Error as error:
         raise ValueError(
             "Expected quotes in pairs, and two for one inside a quoted text. "
-            f"Received: {path!r}, where the row that begins in line {number} "
-            f"runs to line {max(number, reader.line_num)}: {error}."
+            f"Received: {path!r}, row {number}: {error}."
         ) from None
     return rows
 
@@ -218,9 +201,6 @@ def choose_columns(
       text_columns: Those of the texts, where they are named.
       label_column: That of the labels, where it is named.
 
-    Returns:
-      Names of one or two columns, and of another one.
-
     Raises:
       ValueError: If there are no such columns, or more than one choice.
     """
@@ -267,15 +247,15 @@ def _only(
 
 def value_of(value: typing.Any, where: str) -> str | list[str]:
     """A value as the text that it would be in a .tsv, or a list of such."""
-    if isinstance(value, list) and not any(
-        item is None or isinstance(item, list | dict) for item in value
-    ):
-        return [str(value_of(item, where)) for item in value]
-    if isinstance(value, list | dict):
+    items = value if isinstance(value, list) else [value]
+    is_odd = isinstance(value, list) and None in value
+    if is_odd or any(isinstance(item, list | dict) for item in items):
         raise ValueError(
             "Expected a text, or a list of texts. Received: "
             f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
         )
+    if isinstance(value, list):
+        return [str(value_of(item, where)) for item in value]
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value)

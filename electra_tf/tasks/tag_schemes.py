@@ -29,27 +29,24 @@ _FORMS = {
 def form_of(tags: Collection[str]) -> str:
     """How the tags of a file are written, if they tag spans.
 
-    "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words. Most may be
-    of spans and some not, which whoever reads them refuses.
+    "B-PER", "B_PER", "PER-B", "PER_B" or "B"; "" if they tag words. Most must
+    be of spans; whoever reads them refuses others.
     """
     for form in _FORMS:
-        letters = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
-        others = {tag: x for tag, x in letters.items() if x != OUTSIDE}
-        of_spans = [tag for tag in others if others[tag]]
-        used = {others[tag] for tag in of_spans}
-        has_outside = len(others) < len(letters)
-        if not used or not any(
-            used <= {*s} for s in task_head.SCHEMES.values()
+        parts = {tag: _parts(tag, form)[0] for tag in sorted(tags)}
+        spans = [tag for tag, x in parts.items() if x not in ("", OUTSIDE)]
+        used, letters = {parts[tag] for tag in spans}, list(parts.values())
+        has_outside, num_strays = OUTSIDE in letters, letters.count("")
+        if (
+            any(used <= {*of} for of in task_head.SCHEMES.values())
+            and ("B" in used or (has_outside and not num_strays))
+            and num_strays < len(spans)
+            and (
+                form != "B" or (has_outside and not num_strays and "B" in used)
+            )
         ):
-            continue
-        has_strays = len(of_spans) < len(others)
-        if has_strays and ("B" not in used or 2 * len(of_spans) <= len(others)):
-            continue
-        if form == "B" and (has_strays or "B" not in used or not has_outside):
-            continue
-        if used & set("BI") or has_outside:
             place = {"B-PER": 1, "PER-B": -2}.get(form)
-            return form.replace("-", of_spans[0][place] if place else "")
+            return form.replace("-", spans[0][place] if place else "")
     return ""
 
 
@@ -78,28 +75,23 @@ def scheme_of(
 ) -> tuple[str, bool]:
     """In which of `task_head.SCHEMES` sentences are tagged.
 
-    And whether some spans are in another one: they begin with B- and with I-,
-    or end without a last letter.
+    And whether some spans are in another one: they begin with other letters.
     """
     letters: set[str] = set()
     firsts: set[str] = set()  # Where no span of the kind is before.
-    is_mixed = False
     for tags in sentences:
-        before = ("", "")
-        for tag in [*tags, OUTSIDE]:
+        before = ""
+        for tag in tags:
             letter, kind = _parts(tag, form)
-            goes_on = bool(kind) and kind == before[1]
-            firsts |= {letter} if kind and not goes_on else set()
-            is_mixed |= before[0] in ("B", "I", "M") and not (
-                goes_on and letter in "IMEL"
-            )
             letters.add(letter)
-            before = (letter, kind)
+            firsts |= {letter} if kind and kind != before else set()
+            before = kind
     letters -= {"", OUTSIDE}
     if letters <= set("BI"):
         return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
     schemes = task_head.SCHEMES.items()
-    return next(name for name, of in schemes if letters <= {*of}), is_mixed
+    name, of = next(x for x in schemes if letters <= {*x[1]})
+    return name, not firsts <= {of[0], of[-1]}
 
 
 def in_scheme(

@@ -208,7 +208,7 @@ class TaggingTask(Task):
                 f"Expected one of the splits {', '.join(sorted(self.files))}. "
                 f"Received: {split!r}."
             )
-        path = self.files[split]
+        path, has_labels = self.files[split], self.has_labels(split)
         examples = []
         for sentence in self.sentences(split):
             labels = self.labels_of_tags(sentence, path)
@@ -221,7 +221,7 @@ class TaggingTask(Task):
                 )
             examples.append(
                 TaggingExample(
-                    len(examples), sentence.words, labels, sentence.has_tags
+                    len(examples), sentence.words, labels, has_labels
                 )
             )
         return examples
@@ -468,22 +468,15 @@ class TaggingTask(Task):
         labels = _labels_of(self.read_examples("train"))
         return f"majority class {metrics.commonest(labels)!r}"
 
-    def baseline_scores(self, train_examples, examples, features=None):
-        """The commonest tag for the words that the model sees, O elsewhere."""
+    def baseline_scores(self, train_examples, examples):
+        """The commonest tag for all words, or no span."""
         if not self.is_token_level:
             # Without a span nothing is found.
             nothing = metrics.precision_recall_f1(0, 0, 1)
             return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
         always = metrics.commonest(_labels_of(train_examples))
-        everywhere = _labels_of(examples)
-        mask = (features or {}).get(f"{self.name}_labels_mask")
-        if self.as_original or mask is None:
-            return {"accuracy": metrics.accuracy(np.array(everywhere), always)}
-        labels = features[f"{self.name}_labels"]
-        seen = [self.labels[i] for i in labels[mask > 0]]
-        num_right = seen.count(always)
-        num_right += everywhere.count(OUTSIDE) - seen.count(OUTSIDE)
-        return {"accuracy": 100.0 * num_right / max(1, len(everywhere))}
+        labels = np.array(_labels_of(examples))
+        return {"accuracy": metrics.accuracy(labels, always)}
 
     def is_degenerate(self, outputs):
         mask = outputs["labels_mask"] > 0

@@ -17,9 +17,6 @@ from electra_tf.model import heads
 from electra_tf.tasks.features import Features
 from electra_tf.text import tokenization
 
-# How files of gzip begin.
-_GZIP = b"\x1f\x8b"
-
 
 def read_lines(path: str | os.PathLike) -> list[str]:
     """The lines of a text file, without their ends.
@@ -41,17 +38,11 @@ def read_lines(path: str | os.PathLike) -> list[str]:
             start = content.index(b"\0")
             raise UnicodeDecodeError("utf-8", content, start, start + 1, "NUL")
     except UnicodeDecodeError as error:
-        what = "packed: unpack it with gunzip."
-        if not content.startswith(_GZIP):
-            row = content[: error.start].count(b"\n") + 1
-            what = (
-                f"of another kind: row {row} has the byte 0x"
-                f"{content[error.start]:02x}. What the file is in, such as "
-                "LATIN1, CP949 or UTF-16LE, becomes UTF-8 by iconv -f CP949 "
-                "-t UTF-8."
-            )
+        row = content[: error.start].count(b"\n") + 1
         raise ValueError(
-            f"Expected text in UTF-8. Received: {path!r}, which is {what}"
+            f"Expected text in UTF-8. Received: {path!r}, whose row {row} has "
+            f"the byte 0x{content[error.start]:02x}: gunzip unpacks it, or "
+            "iconv -f LATIN1 -t UTF-8 (or CP949, UTF-16LE, ...) converts it."
         ) from None
     text = text.replace("\r", "" if "\n" in text else "\n")
     if not text.strip():
@@ -182,19 +173,16 @@ class Task(abc.ABC):
         tokenizer: tokenization.FullTokenizer | None = None,
         max_seq_length: int = 0,
     ) -> dict[str, float]:
-        """The task's metrics, under the original's names.
+        """The task's metrics, under the original's names; shares in per cent.
 
         Args:
           outputs: The head's outputs for all rows of `features`, in order and
             without padding rows.
-          examples: What `features` was called with. Question answering needs
-            this and the next two; tagging without them scores only words that
-            the model saw.
+          examples: What `features` was called with, as are the next two.
+            Question answering needs these; tagging without them scores only
+            words that the model saw.
           tokenizer: See `examples`.
           max_seq_length: See `examples`.
-
-        Returns:
-          Metric name -> value; shares and correlations in per cent.
         """
 
     def loss_weights(
@@ -237,7 +225,6 @@ class Task(abc.ABC):
 
         None where the task does not say: copies are not looked for.
         """
-        del example
         return None
 
     @property
@@ -246,22 +233,13 @@ class Task(abc.ABC):
         return ""
 
     def baseline_scores(
-        self,
-        train_examples: Sequence,
-        examples: Sequence,
-        features: Features | None = None,
+        self, train_examples: Sequence, examples: Sequence
     ) -> dict[str, float]:
-        """What a model that reads no text scores.
+        """What a model that reads no text scores, without the loss.
 
         Args:
           train_examples: Tell the commonest label, or the mean.
           examples: To be scored.
-          features: What was made of `examples`, where it counts what the model
-            sees.
-
-        Returns:
-          Keyed like `scores`, without the loss; nothing where there is no such
-          model.
         """
         return {}
 
@@ -283,12 +261,8 @@ class Task(abc.ABC):
     def submission_rows(
         self, split: str, examples: Sequence, outputs: dict[str, np.ndarray]
     ) -> tuple[str, list[str], Iterator[list[str]]] | None:
-        """What the GLUE benchmark wants of all examples of a split.
-
-        Returns:
-          The name of the file in the benchmark's archive, such as "MNLI-m.tsv",
-          its header and its rows; None for other tasks and splits.
-        """
+        """What the GLUE benchmark wants of all examples of a split: the name of
+        the file, such as "MNLI-m.tsv", its header and its rows."""
         return None
 
     def submission_json(
@@ -298,11 +272,8 @@ class Task(abc.ABC):
         tokenizer: tokenization.FullTokenizer | None = None,
         max_seq_length: int = 0,
     ) -> dict[str, dict]:
-        """What SQuAD's official scripts read; nothing for other tasks.
-
-        Takes what `scores` takes. Name of a file, without its ending -> its
-        content, for JSON.
-        """
+        """What SQuAD's official scripts read: name of a file, without its
+        ending -> its content, for JSON. Takes what `scores` takes."""
         return {}
 
     def look_at(  # noqa: B027

@@ -110,7 +110,7 @@ class TextTask(Task):
             return ""
         return self.baseline(self.read_examples("train"))[0]
 
-    def baseline_scores(self, train_examples, examples, features=None):
+    def baseline_scores(self, train_examples, examples):
         _, always = self.baseline(train_examples)
         ((name, values),) = self.label_features(examples).items()
         outputs = {

@@ -116,14 +116,6 @@ def test_rows_keep_their_features():
                 np.testing.assert_array_equal(batch[name][place], expected)
 
 
-def test_dtypes_and_shapes_are_known():
-    spec = batches.train_dataset(TEN, 3, 2).element_spec
-    assert spec["input_ids"].shape.as_list() == [2, None]
-    assert spec["task_eid"].shape.as_list() == [2]
-    assert spec["input_ids"].dtype == np.int32
-    assert spec["task_weights"].dtype == np.float32
-
-
 def test_batches_are_padded_to_a_multiple_of_a_step():
     for batch in take(batches.train_dataset(TEN, 3, 2, length_step=16), 10):
         longest = batch["input_mask"].sum(axis=-1).max()

@@ -1,6 +1,5 @@
 """Tests of finetuning/task_data.py: digests, copies and folds of rows."""
 
-import dataclasses
 import types
 
 import numpy as np
@@ -59,25 +58,24 @@ def test_rows_that_training_has_seen_are_counted(read):
             "num_rows": 2,
             "num_with_other_label": 1,
             "line": "train: 2 of 5 rows are copies of others, 1 of them with "
-            "another label: row 6 of train.tsv is row 2 of train.tsv; they "
-            "count as often",
+            "another label, such as row 6 of train.tsv; they count as often",
         },
         "dev": {
             "num_rows": 2,
             "num_with_other_label": 1,
             "line": "dev: 2 of 4 rows are in train, too, 1 of them with "
-            "another label: row 4 of dev.tsv is row 2 of train.tsv; scores of "
-            "these mean little",
+            "another label, such as row 4 of dev.tsv; scores of these mean "
+            "little",
         },
         "test": {
             "num_rows": 1,
             "num_with_other_label": 0,
-            "line": "test: 1 of 2 rows are in train, too: row 3 of test.tsv is "
-            "row 5 of train.tsv; scores of these mean little",
+            "line": "test: 1 of 2 rows are in train, too, such as row 3 of "
+            "test.tsv; scores of these mean little",
         },
     }
-    of_folds = task_data.copies(data, has_folds=True)
-    assert of_folds["train"]["line"].endswith("copies are in one fold")
+    data.task.texts_of = lambda example: None
+    assert task_data.copies(data) == {}
 
 
 def test_case_counts_where_the_model_reads_it(read):
@@ -96,7 +94,6 @@ def test_pairs_are_copies_if_both_texts_are(write):
     data = data_of_task(own_files.make_task("own", files))
     found = task_data.copies(data)["dev"]
     assert (found["num_rows"], found["num_with_other_label"]) == (1, 0)
-    assert "row 4 of dev.tsv is row 2 of train.tsv" in found["line"]
 
 
 def test_sentences_and_questions_have_copies(write):
@@ -105,13 +102,6 @@ def test_sentences_and_questions_have_copies(write):
     task = own_files.make_task("own", {"train": train, "dev": dev})
     found = task_data.copies(data_of_task(task))["dev"]
     assert (found["num_rows"], found["num_with_other_label"]) == (1, 1)
-    assert "example 2 of dev is example 1 of train" in found["line"]
-
-
-def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
-    data = read(train=TRAIN, dev=DEV)
-    data.task.texts_of = lambda example: None
-    assert task_data.copies(data) == {}
 
 
 # --- Folds -------------------------------------------------------------------
@@ -210,15 +200,6 @@ class Plain:
         self.text = text
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        Plain,
-        dataclasses.make_dataclass("Row", ["text"]),
-        lambda text: {"text": [text]},
-        lambda text: np.array([ord(c) for c in text]),
-        lambda text: {text, "b"},
-    ],
-)
-def test_examples_may_be_anything(make):
-    assert digest(make("wa")) == digest(make("wa")) != digest(make("wb"))
+def test_examples_may_be_objects():
+    first, second = digest(Plain("wa")), digest(Plain("wb"))
+    assert digest(Plain("wa")) == first != second

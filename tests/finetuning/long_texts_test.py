@@ -138,24 +138,6 @@ def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     assert model.predict([]) == []
 
 
-def test_what_is_read_in_windows_is_said(data, finished):
-    config, results = finished
-    # 62 tokens are 1 + 46 / 8 windows, rounded up.
-    none = {"num_cut": 0, "longest": 0, "most_windows": 7}
-    assert results["long_texts"] == {
-        "long_texts": "windows",
-        "window_stride": 8,
-        "max_windows": 32,
-        "weigh_windows": False,
-        "train": none | {"num_windows": 1792},
-        "dev": none | {"num_windows": 700},
-    }
-    assert (
-        "own_data: dev: 700 windows of at most 16 tokens over 100 texts, at "
-        "most 7 a text; the next one begins 8 tokens later"
-    ) in results["notes"]
-
-
 def test_cut_and_empty_texts_are_counted(data, tmp_path):
     # With [CLS] and [SEP] 15, 16 and 17 tokens, and none but these two of
     # characters that are cleaned away.
@@ -163,30 +145,25 @@ def test_cut_and_empty_texts_are_counted(data, tmp_path):
     rows = [(text, ("no", "yes")[i % 2]) for i, text in enumerate(texts)]
     path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
 
-    def prepared(**changes):
+    def said(**changes):
         changes |= {"dev_file": path}
-        plan = preparation.prepare(
-            make_config(data, tmp_path / "model", **changes)
-        )
-        return plan.of_rows["own_data"]["long_texts"], plan.notes
+        config = make_config(data, tmp_path / "model", **changes)
+        return "".join(notices.of(preparation.prepare, config))
 
-    counts, notes = prepared(long_texts="cut")
-    bare = {"num_without_tokens": 2}
-    assert counts["dev"] == {"num_cut": 1, "longest": 17} | bare
-    assert counts["train"] == {"num_cut": 256, "longest": 62}
-    assert notes[-2:] == [
-        "own_data: dev: 2 of 5 texts have no token, such as one of control "
-        "characters alone: to the model they are [CLS] [SEP]",
-        "own_data: dev: 1 of 5 texts have more than 16 tokens (up to 17) and "
-        "are cut; --long_texts=windows reads all of a single text",
-    ]
-    counts, notes = prepared(max_windows=2)
-    windows = {"num_windows": 512, "most_windows": 2}
-    assert counts["train"] == {"num_cut": 256, "longest": 62} | windows
-    assert (
-        "own_data: train: 256 of 256 texts have more than 24 tokens (up to "
-        "62) and are cut; FinetuningDataConfig.max_windows reads more"
-    ) in notes
+    lines = said(long_texts="cut")
+    assert "dev: 2 of 5 texts have no token" in lines
+    assert "dev: 1 of 5 texts have more than 16 tokens (up to 17)" in lines
+    assert "--long_texts=windows reads all" in lines
+    assert "train: 256 of 256 texts have more than 24" in said(max_windows=2)
+
+
+def test_texts_that_the_vocabulary_does_not_know_are_counted(data, tmp_path):
+    path = helpers.write_tsv(
+        tmp_path / "dev.tsv", [("wa zz", "no"), ("zz yy wa", "yes")]
+    )
+    config = make_config(data, tmp_path / "model", dev_file=path)
+    said = "dev: 1 of 2 rows are [UNK] for the most part"
+    assert said in "".join(notices.of(preparation.prepare, config))
 
 
 def test_pairs_that_are_cut_are_counted(tokenizer):
@@ -196,15 +173,12 @@ def test_pairs_that_are_cut_are_counted(tokenizer):
         # With [CLS] and both [SEP] 8, 7, and without the second text 4 tokens.
         for i, second in enumerate(["c d e", "c d", " "])
     ]
+    features = {"dev": task.features(examples, tokenizer, 7)}
     found = task_data.TaskData(
-        task,
-        {"dev": examples},
-        {"dev": task.features(examples, tokenizer, 7)},
-        frozenset(["dev"]),
-        tokenizer,
-        7,
+        task, {"dev": examples}, features, frozenset(), tokenizer, 7
     )
-    assert task_data.long_texts(found)["dev"] == {"num_cut": 1, "longest": 8}
+    (line,) = notices.of(task_data.warn_of_long_texts, found)
+    assert "dev: 1 of 3 texts have more than 7 tokens (up to 8)" in line
 
 
 @pytest.mark.parametrize(
@@ -218,7 +192,7 @@ def test_pairs_that_are_cut_are_counted(tokenizer):
         (
             "tags.txt",
             "wa O\nwb B-X\n\n",
-            "one task of classification, .* Received: own_data, tagging",
+            "one task of .* Received: own_data, tagging",
         ),
     ],
 )
@@ -238,15 +212,12 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(finished):
         changed = dataclasses.replace(config.data, eval_only=True, **changes)
         return finished_run.score(dataclasses.replace(config, data=changed))
 
-    with notices.heard() as lines:
-        found = scored(test_file=config.data.dev_file, eval_batch_size=9)
+    found = scored(test_file=config.data.dev_file, eval_batch_size=9)
     for split in ("dev", "test"):
         assert found["trials"][0][split] == pytest.approx(
             results["trials"][0]["dev"]
         )
-    assert found["long_texts"]["dev"]["most_windows"] == 7
     assert found["windows"] == {"stride": 8, "max_windows": 32}
-    assert any("700 windows of at most 16 tokens" in line for line in lines)
     for changes, differs in (
         ({"long_texts": "cut"}, "windows=None .was {'stride': 8, "),
         ({"weigh_windows": True}, "windows.by_tokens=True .was None"),

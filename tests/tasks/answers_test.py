@@ -20,37 +20,6 @@ def test_squad_v1_counts_a_repeated_question_twice():
     assert scores["f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
 
 
-def test_squad_v1_without_an_answer_wants_an_empty_one():
-    scores = answers_lib.squad_v1_scores([("1", []), ("2", [])], {"1": "x"})
-    assert scores == {"exact_match": 0.0, "f1": 0.0}
-
-
-def test_squad_v2():
-    scores = answers_lib.squad_v2_scores(
-        answers={"1": ["x"], "2": ["y"], "3": []},
-        predictions={"1": "x", "2": "y", "3": "z"},
-        null_odds={"1": -5.0, "2": -1.0, "3": -3.0},
-        na_threshold=-2.0,
-    )
-    # 2 is taken for unanswerable, 3 for answerable: both wrong.
-    assert scores == {
-        "exact": pytest.approx(100 / 3),
-        "f1": pytest.approx(100 / 3),
-        "total": 3,
-        "HasAns_exact": 50.0,
-        "HasAns_f1": 50.0,
-        "HasAns_total": 2,
-        "NoAns_exact": 0.0,
-        "NoAns_f1": 0.0,
-        "NoAns_total": 1,
-        # Answering 1 alone: 1 and 3 are right.
-        "best_exact": pytest.approx(200 / 3),
-        "best_exact_thresh": -5.0,
-        "best_f1": pytest.approx(200 / 3),
-        "best_f1_thresh": -5.0,
-    }
-
-
 def test_korquad_compares_characters():
     normalize = answers_lib.normalize_korean_answer
     assert normalize("《한국》 (ABC), 'the' 일.") == "한국 abc the 일"

@@ -23,13 +23,6 @@ def test_get_task(name, head):
     assert isinstance(task.make_head(helpers.encoder_config()), head)
 
 
-def test_chunk_reads_its_folder(write, tmp_path):
-    write("train.txt", "a B-X\n\n")
-    task = by_name.get_task("chunk", tmp_path)
-    assert task.labels == ["S-X"]
-    assert task.make_head(helpers.encoder_config()).num_labels == 1
-
-
 @pytest.mark.parametrize("folder", ["finetuning_data/sst", "sst", "SST-2", "."])
 def test_where_files_are_looked_for(tmp_path, folder):
     (tmp_path / folder).mkdir(parents=True, exist_ok=True)

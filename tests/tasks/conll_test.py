@@ -30,27 +30,6 @@ def test_the_column_of_tags(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "has_tags"),
-    [
-        ("a\nbx\n", False),
-        ("a NN\nbx NN\n", False),
-        ("a NN _\nbx NN _\n", False),
-        ("a NN O\nbx NN O\n", True),
-        ("a NN B-NP\nbx NN O\n", True),
-        # Other columns than those of the training file.
-        ("a B-NP\nbx O\n", True),
-    ],
-)
-def test_a_file_that_may_lack_tags(write, content, has_tags):
-    tags = {"B-NP", "I-NP", "B-VP"}
-    (sentence,) = conll.read(write("test.txt", content), tags=tags)
-    assert sentence.words == ("a", "bx")
-    assert sentence.has_tags == has_tags
-    if not has_tags:
-        assert sentence.tags == ("O", "O")
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("a B-X\nb\n\n", "a word and a tag.*'b' in .*, row 2"),
@@ -61,9 +40,3 @@ def test_a_file_that_may_lack_tags(write, content, has_tags):
 def test_bad_files(write, content, message):
     with pytest.raises(ValueError, match=message):
         conll.read(write("t.txt", content))
-
-
-def test_words_alone_have_no_second_column(write):
-    message = "Expected .* Received: 'a' in .*, row 2"
-    with pytest.raises(ValueError, match=message):
-        conll.read(write("t.txt", "# b\na\nbx\n"), tag_column=1)

@@ -119,11 +119,6 @@ def test_conll(write):
     assert labels == [("S-LOC", "S-PER"), ("O",)]
 
 
-def test_no_training_file():
-    with pytest.raises(ValueError, match=r"Expected a training file.*\[\]"):
-        own_files.make_task("own", {"train": ""})
-
-
 def test_words_without_a_label_are_neither_learned_nor_scored(write, tokenizer):
     words, tags = [["a", "b", "c"], ["d"]], [[1, -100, 10], [2]]
     rows = json.dumps({"tokens": words, "tags": tags})

@@ -165,7 +165,7 @@ REFUSES = {
     "Latin-1": ("a.tsv", (USUAL + "déjà\tx\n").encode("latin-1"), {},
                 ["UTF-8", "row 4", "0xe9", "iconv"]),
     "UTF-16 without a mark": ("a.tsv", USUAL.encode("utf-16-le"), {},
-                              ["UTF-8", "row 1", "UTF-16"]),
+                              ["UTF-8", "row 1", "UTF-16LE"]),
     "packed": ("a.tsv", gzip.compress(USUAL.encode()), {}, ["gunzip"]),
     "nothing": ("a.tsv", "\n \n", {}, ["is empty"]),
     "a header alone": ("a.tsv", "text\tlabel\n", {}, ["below the header"]),
@@ -174,11 +174,9 @@ REFUSES = {
                     ["2 columns", "1 in", "row 3"]),
     "a line break in quotes in a tsv": (
         "a.tsv", 'text\tlabel\n"a\nb"\tx\n', {},
-        ["2 columns", "row 2", "name it .csv"]),
+        ["2 columns", "row 2", "a .csv alone"]),
     "an open quote": ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', {},
-                      ["quotes in pairs", "line 3 runs to line 4"]),
-    "a name twice": ("a.tsv", "text\ttext\na\tx\n", {},
-                     ["'text' twice", "--has_header"]),
+                      ["quotes in pairs", "row 3"]),
     "no header": ("a.tsv", "good film\tx\nbad film\ty\n", {},
                   ["--text_columns", "'good film', 'x'", "--has_header=False"]),
     "no column of texts": ("a.tsv", "title\tbody\tlabel\na\tb\tx\n", {},
@@ -199,15 +197,9 @@ REFUSES = {
     "an empty label": ("a.tsv", USUAL + "c\t\n", {}, ["a label", "row 4"]),
     "one number": ("a.tsv", labels("1", "1.0"), {}, ["different", "1.0 only"]),
     "one label": ("a.tsv", labels("x", "x"), {}, ["different", "'x' only"]),
-    "almost as many labels as rows": (
-        "a.tsv", labels(*range(20)), {}, ["20 different", "--label_column",
-                                          "--task_type"]),
     "a word for a number": (
         "a.tsv", labels("1.5", "3,5"), {"task_type": "regression"},
         ["a number", "'3,5'", "row 3"]),
-    "numbers beyond float32": (
-        "a.tsv", labels("3e38", "-3e38"), {"task_type": "regression"},
-        ["float32", "-3e+38"]),
     "a label without a name": ("a.tsv", labels(0, 2),
                                {"label_names": ["no", "yes"]},
                                ["from 0 to 1", "--label_names", "'2'"]),
@@ -289,7 +281,6 @@ def test_a_test_file_may_lack_labels(write, test, has_labels):
     ("dev", "message"),
     [
         ("text\nf g\n", "'label'.*--label_column.*dev.tsv"),
-        ("lable\ttext\nx\tf\n", "dev.tsv.*mean 'lable'"),
         ("f g\tx\ng h\ty\n", "'text'.*--text_columns.*dev.tsv"),
         ("text\tlabel\na\tx\nb\tz\n", "labels 'x', 'y'.*'z'.*dev.tsv', row 3"),
     ],

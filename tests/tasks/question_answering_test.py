@@ -217,6 +217,7 @@ def test_predictions_with_joint_prediction(squad, tokenizer):
         ("ab", "(Ab).", "Ab"),
         ("a b", "A b's", "A b"),
         ("cafe", "Café!", "Café"),
+        ("jose", "Jose\u0301,", "Jose\u0301"),
         ("[unk]", "x☃", "x☃"),
         ("a", "a\u200bb a", "a\u200bb a"),  # Lengths differ.
     ],
@@ -250,32 +251,24 @@ def test_bad_squad_files(write, tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    ("split", "qa", "message"),
+    ("split", "qa"),
     [
         # As datasets of Hugging Face have them: each key was an answer.
-        (
-            "dev",
-            {"answers": {"text": ["b"], "answer_start": [3]}},
-            "a list of answers, each with its text. Received: {'answer_start'",
-        ),
-        ("dev", {"answers": "b"}, "list of answers.*Received: 'b'"),
-        ("dev", {"answers": [{"answer_start": 3}]}, "each with its text"),
-        ("dev", {"id": None}, "an 'id' for each question. Received: None"),
-        ("dev", {"question": None}, "a text as question. Received: None"),
-        ("train", {"is_impossible": "false"}, "true or false. Rec.*'false'"),
-        ("train", {"answers": []}, "text and answer_start. Received: .]"),
-        ("train", {"answers": [{"text": "b"}]}, "text and answer_start"),
+        ("dev", {"answers": {"text": ["b"], "answer_start": [3]}}),
+        ("dev", {"answers": "b"}),
+        ("dev", {"answers": [{"answer_start": 3}]}),
+        ("dev", {"id": None}),
+        ("dev", {"question": None}),
+        ("train", {"is_impossible": "false"}),
+        ("train", {"answers": []}),
+        ("train", {"answers": [{"text": "b"}]}),
+        ("train", {"v2": False, "answers": []}),
     ],
 )
-def test_questions_that_mean_something_else(squad, split, qa, message):
+def test_questions_that_mean_something_else(squad, split, qa):
     place = f"{split}.json', article 1, paragraph 1, question 1"
-    with pytest.raises(ValueError, match=f"{message}.* in .*{place}"):
+    with pytest.raises(ValueError, match=f"Expected a question.* in .*{place}"):
         squad(split, **qa)
-
-
-def test_questions_without_an_answer_are_of_squad_2(squad):
-    with pytest.raises(ValueError, match="only the task squad has questions"):
-        squad(v2=False, answers=[])
 
 
 @pytest.fixture
@@ -309,13 +302,9 @@ def test_mrqa_files(mrqa):
     ("row", "message"),
     [
         ("5", "a JSON object in each row. Received: .*, row 2: '5'"),
-        ('{"context": ', "JSON object.*train.jsonl', row 2"),
-        ('{"context": "b a", "qas": 1}', "TypeError.*not iterable"),
         ('{"context": "b a", "qas": ["c"]}', "MRQA's layout.*row 2, with"),
         (r'{"context": "\ud800"}', r"row 2: half a character, '\\ud800'"),
-        ({"detected_answers": []}, r"detected_answers with .*: \[\] in"),
-        ({"detected_answers": [{"text": "a", "char_spans": []}]}, "question 1"),
-        ({"detected_answers": [{"char_spans": [[2, 2]]}]}, "row 2, question 1"),
+        ({"detected_answers": []}, "char_spans.*row 2, question 1"),
     ],
 )
 def test_rows_that_are_not_mrqas(mrqa, row, message):
@@ -323,22 +312,7 @@ def test_rows_that_are_not_mrqas(mrqa, row, message):
         mrqa(**row) if isinstance(row, dict) else mrqa(row)
 
 
-def test_odd_questions_are_counted(squad, tokenizer):
-    task, (example,) = squad("dev", v2=False, id=7)
-    assert example.qas_id == "7"
-
-    def said(split, *examples):
-        features = {"input_ids": np.zeros([1, 8])}
-        return notices.of(task.look_at, split, examples, features)
-
-    unknown = example._replace(answers=())
-    twice, none = said("dev", example, example, unknown)
-    assert "dev: 2 of 3 questions have the id of another one" in twice
-    assert "dev: 1 of 3 questions have no answer" in none
-    assert not said("dev", example)
-    # All of a test set: nobody knows them. All of dev: a score of 0.
-    assert not said("test", unknown)
-    assert len(said("dev", unknown)) == 1
+def test_questions_that_lose_their_answer_are_counted(squad, tokenizer):
     long = {"text": "a (b-c) d e", "answer_start": 0}
     task, train = squad(answers=[long])
     features = task.features(train, tokenizer, 10, is_training=True)

@@ -5,7 +5,7 @@ import pytest
 import seqeval.metrics
 import sklearn.metrics
 
-from electra_tf.tasks import metrics, reports
+from electra_tf.tasks import reports
 
 # Two of the names are keys of scikit-learn's own report.
 LABELS = ["accuracy", "macro avg", "red"]
@@ -43,7 +43,7 @@ def test_rows_with_one_label():
 
 
 @pytest.mark.parametrize("kind", ["classes", "decisions"])
-def test_reports_are_scikit_learns_and_add_up(kind):
+def test_reports_are_scikit_learns(kind):
     random = np.random.default_rng(1)
     shape, high = {"classes": (60, 3), "decisions": ((60, 3), 2)}[kind]
     true, predicted = random.integers(0, high, (2, *np.atleast_1d(shape)))
@@ -64,32 +64,6 @@ def test_reports_are_scikit_learns_and_add_up(kind):
         assert whole[f"{name}_f1"] == pytest.approx(
             100 * expected[f"{name} avg"]["f1-score"]
         )
-    parts = [
-        make(LABELS, true[rows], predicted[rows])
-        for rows in (slice(7), slice(7, 60))
-    ]
-    assert reports.pooled(parts) == whole
-
-
-def test_reports_of_words_have_a_label_more_where_one_was_cut_off():
-    labels = ["NN", "VB"]
-    whole = reports.of_classes(labels, np.array([0, 1]), np.array([0, 0]))
-    cut = reports.of_classes([*labels, "O"], np.array([1, 1]), np.array([2, 1]))
-    for parts in ([whole, cut], [cut, whole]):
-        assert reports.pooled(parts)["confusion_matrix"] == {
-            "labels": ["NN", "VB", "O"],
-            "counts": [[1, 0, 0], [1, 1, 1], [0, 0, 0]],
-        }
-
-
-def test_a_single_label_that_a_row_may_have():
-    true, predicted = np.array([[1], [1], [0]]), np.array([[1], [0], [0]])
-    found = reports.of_decisions(["red"], true, predicted)
-    assert found["classes"]["red"]["support"] == 2
-    assert found["classes"]["red"]["recall"] == 50.0
-    assert found["confusion_matrices"]["counts"] == [[[1, 0], [1, 1]]]
-    assert found["macro_f1"] == pytest.approx(200 / 3)
-    assert found["macro_f1"] == pytest.approx(metrics.f1(true, predicted))
 
 
 def test_reports_of_spans_are_seqevals():
@@ -116,17 +90,3 @@ def test_reports_of_spans_are_seqevals():
     assert found["macro_f1"] == pytest.approx(
         100 * expected["macro avg"]["f1-score"]
     )
-    # One sentence has kinds that the other has not.
-    parts = [
-        reports.of_spans(*([s for s in of if s[0][0] == row] for of in both))
-        for row in (0, 1)
-    ]
-    pooled = reports.pooled(parts)
-    assert pooled["classes"] == found["classes"]
-    assert pooled["weighted_f1"] == found["weighted_f1"]
-
-
-def test_no_spans_at_all():
-    found = reports.of_spans([], [])
-    assert found["classes"] == {} and found["macro_f1"] == 0.0
-    assert reports.pooled([found, found]) == found

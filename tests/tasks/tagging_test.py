@@ -39,12 +39,6 @@ def test_spans_of_tags(tags, spans):
     assert tagging.spans_of_tags(tags.split()) == spans
 
 
-def test_bioes_tags():
-    spans = [tagging.Span(0, 2, "NP"), tagging.Span(4, 4, "VP")]
-    tags = "B-NP I-NP E-NP O S-VP O"
-    assert tagging.bioes_tags(spans, 6) == tags.split()
-
-
 def test_features(write, tokenizer):
     task = tagging.TaggingTask("chunk", {"train": write("train.txt", FILE)})
     assert task.labels == ["B-NP", "E-NP", "O"]
@@ -153,22 +147,16 @@ def test_spans_behind_the_cut_count(tokenizer):
     assert scores["seqeval_f1"] == pytest.approx(80.0)
 
 
-def test_words_that_no_model_saw_are_outside_in_the_baseline_too(tokenizer):
+def test_words_that_no_model_saw_are_outside(tokenizer):
     example = tagging.TaggingExample(0, tuple("abcd"), tuple("XYOX"))
     task = _task(*"OXY", is_token_level=True, as_original=False)
-    features, outputs = _right(task, example, tokenizer)
+    _, outputs = _right(task, example, tokenizer)
     # a and b are right, c is O by chance, d is not.
     assert task.scores(outputs, [example], tokenizer)["accuracy"] == 75.0
     report = task.report(outputs, [example], tokenizer)
     counts = [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     assert report["confusion_matrix"]["counts"] == counts
-    # X everywhere: right for a; c is O by chance.
     assert task.baseline_scores([example], [example])["accuracy"] == 50.0
-    scores = task.baseline_scores([example], [example], features)
-    assert scores == {"accuracy": 50.0}
-    other = example._replace(labels=tuple("XXYX"))
-    scores = task.baseline_scores([example], [other], features)
-    assert scores == {"accuracy": 25.0}
 
 
 def test_what_a_run_asks_of_a_tagging_task(write):
@@ -212,12 +200,3 @@ def test_bad_files(write):
     task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
     with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
         task.read_examples("train")
-
-
-def test_a_label_that_is_not_one_of_those_given_is_refused(write):
-    path = write("dev.txt", "a O\n\nb O\nc B-X\n\n")
-    task = tagging.TaggingTask("t", {"dev": path})
-    assert task.labels == ["O", "S-X"]
-    task.labels = ["B-X", "E-X", "O"]
-    with pytest.raises(ValueError, match="labels 'B-X', .*: 'S-X' in .*row 3"):
-        task.read_examples("dev")

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from electra_tf.tasks import glue, text_tasks
-from tests import notices
 
 
 def _rte(write, tmp_path):
@@ -83,8 +82,6 @@ def test_short_rows_of_glue_are_left_out_and_counted(write, tmp_path):
         (glue.Rte, "dev", "0\ta\tb\tentailment", "'entailment' in its col"),
         (glue.Sts, "dev", "0\ta\tb\t2.5", "'2.5' in its column 4"),
         (glue.Sst, "test", "0\ta film", "'0' in its column 1 in .*test.tsv"),
-        # As transformers' datasets write it.
-        (glue.Sst, "test", "text\tlabel\tidx", "a text in column 2.*'label'"),
     ],
 )
 def test_a_glue_file_without_its_header(
@@ -207,43 +204,18 @@ def test_what_a_run_asks_of_a_regression_task(write, tmp_path):
 
 def test_names_of_the_benchmark():
     files = [name for task in glue.TASKS for name in task.SUBMISSIONS.values()]
-    assert sorted(files) == sorted(glue.NUM_ROWS)
+    assert sorted(files) == sorted(glue.SUBMISSIONS)
     for task in glue.TASKS:
         assert set(task.SUBMISSIONS) <= set(task.SPLITS)
 
 
-def test_rows_that_are_not_where_glue_has_them_are_not_submitted(
-    tmp_path, write
-):
+def test_a_submission_has_the_index_of_its_rows(tmp_path, write):
     task = glue.Rte(tmp_path)
-    path = write("test.tsv", "index\ts1\ts2\n0\ta\tb\n247\tc\td\n")
-    examples = task.read_examples("test")
-    assert notices.of(task.look_at, "test", examples, {}) == [
-        f"rte: {path}, row 3: GLUE's file has the index 1 here, and this "
-        "'247': there will be no RTE.tsv"
-    ]
+    write("test.tsv", "index\ts1\ts2\n0\ta\tb\n247\tc\td\n")
     outputs = {"predictions": np.array([0, 1])}
-    assert task.submission_rows("test", examples, outputs) is None
-    # Its beginning is in order, and too short.
-    examples = examples[:1]
-    assert notices.of(task.look_at, "test", examples, {}) == [
-        f"rte: {path}: 1 rows, GLUE's file has 3,000: the benchmark will not "
-        "take RTE.tsv"
-    ]
-    assert task.submission_rows("test", examples, outputs) is not None
-
-
-def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
-    class Mine(glue.Rte):
-        SUBMISSIONS = {"test": "Mine.tsv"}
-
-    task = Mine(tmp_path)
-    # Of rows that it reads by itself no index is known.
-    rows = [text_tasks.TextExample(7, "a", "b", "entailment", ("mine", 1))]
-    assert not notices.of(task.look_at, "test", rows, {})
-    outputs = {"predictions": np.array([1])}
-    name, _, submitted = task.submission_rows("test", rows, outputs)
-    assert (name, list(submitted)) == ("Mine.tsv", [["7", "not_entailment"]])
+    examples = task.read_examples("test")
+    _, _, rows = task.submission_rows("test", examples, outputs)
+    assert [row[0] for row in rows] == ["0", "247"]
 
 
 def test_mnli_has_matched_and_mismatched_sets(tmp_path, write):
