@@ -69,14 +69,13 @@ class Dropout:
         Returns:
           <float>[...].
         """
-        draws = self.draws(key)
-        return x if draws is None else kernels.dropout(x, draws)
+        if not self.drops(key):
+            return x
+        return kernels.dropout(x, key, rate=self.rate)
 
-    def draws(self, key: tf.Tensor | None) -> kernels.Draws | None:
-        """What decides which activations are dropped; None for no dropout."""
-        if key is None or not self.rate:
-            return None
-        return kernels.Draws(key, self.rate)
+    def drops(self, key: tf.Tensor | None) -> bool:
+        """Whether there is a dropout."""
+        return key is not None and self.rate > 0.0
 
 
 def dropout_keys(
@@ -268,15 +267,16 @@ class SelfAttention(Layer):
         query = split_heads(self.query(x))
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
-        draws = self.dropout.draws(dropout_key)
         scale = width**-0.5
-        if draws is None:
+        if not self.dropout.drops(dropout_key):
             scores = tf.matmul(query, key, transpose_b=True)
             probs = kernels.attention_probs(scores, attention_bias, scale)
             context = tf.matmul(tf.cast(probs, x.dtype), value)
         else:
             context, probs = kernels.dropped_attention(
-                query, key, value, attention_bias, scale, draws
+                *(query, key, value, attention_bias, dropout_key),
+                scale=scale,
+                rate=self.dropout.rate,
             )
         if heads > 1:
             context = tf.transpose(context, [0, 2, 1, 3])
@@ -301,11 +301,11 @@ class ResidualOutput(Layer):
 
     def call(self, x, residual, dropout_key=None):
         x = self.dense(x)
-        draws = self.dropout.draws(dropout_key)
-        if draws is None:
+        if not self.dropout.drops(dropout_key):
             return self.layer_norm(x + residual)
+        weights = self.layer_norm.weights_as_tensors()
         return kernels.add_and_normalize(
-            x, residual, *self.layer_norm.weights_as_tensors(), draws
+            x, residual, *weights, dropout_key, rate=self.dropout.rate
         )
 
 

@@ -15,7 +15,6 @@ Shapes: B batch, L length, D hidden, H heads.
 
 import functools
 import math
-import typing
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -27,18 +26,6 @@ LAYER_NORM_EPSILON = 1e-12
 # half: "triple32" of github.com/skeeto/hash-prospector (public domain).
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 _LAST_SHIFT = 14
-
-
-class Draws(typing.NamedTuple):
-    """What one dropout keeps.
-
-    Attributes:
-      key: <int32>[2], random.
-      rate: Share that becomes 0.
-    """
-
-    key: tf.Tensor
-    rate: float
 
 
 def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
@@ -209,24 +196,14 @@ def with_gradient(function: Callable) -> Callable:
         # A function that reads variables has a state, and always runs.
         return chosen(*map(tf.convert_to_tensor, tensors), **constants)
 
+    del call.__wrapped__  # AutoGraph would call that instead.
     return call
 
 
-def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
-    """`drop`, in training.
-
-    Args:
-      x: <float>[...].
-      draws: Of the dropout.
-
-    Returns:
-      <float>[...].
-    """
-    return _dropout(x, draws.key, rate=draws.rate)
-
-
 @with_gradient
-def _dropout(x, key, rate):
+def dropout(x, key, rate):
+    """`drop`, in training."""
+
     def gradient(upstream):
         return _drop(upstream, key, rate, compiles=True), None
 
@@ -335,22 +312,9 @@ def _gelu_new_gradient(x, upstream):
     return upstream * (phi + 0.5 * x * (1.0 - tf.square(tanh)) * inner_slope)
 
 
-def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Layer normalisation over the last axis, in float32.
-
-    Args:
-      x: <float>[..., D].
-      gamma: <float32>[D].
-      beta: <float32>[D].
-
-    Returns:
-      <float>[..., D].
-    """
-    return _layer_norm(x, gamma, beta)
-
-
 @with_gradient
-def _layer_norm(x, gamma, beta):
+def layer_norm(x, gamma, beta):
+    """Layer normalisation over the last axis, in float32."""
     output, normalized, scale = _normalize(x, gamma, beta)
 
     def gradient(upstream):
@@ -362,32 +326,9 @@ def _layer_norm(x, gamma, beta):
     return output, gradient
 
 
-def add_and_normalize(
-    x: tf.Tensor,
-    residual: tf.Tensor,
-    gamma: tf.Tensor,
-    beta: tf.Tensor,
-    draws: Draws,
-) -> tf.Tensor:
-    """layer_norm(dropout(x) + residual), in training.
-
-    Args:
-      x: <float>[..., D].
-      residual: <float>[..., D].
-      gamma: <float32>[D].
-      beta: <float32>[D].
-      draws: Of the dropout.
-
-    Returns:
-      <float>[..., D].
-    """
-    return _add_and_normalize(
-        x, residual, gamma, beta, draws.key, rate=draws.rate
-    )
-
-
 @with_gradient
-def _add_and_normalize(x, residual, gamma, beta, key, rate):
+def add_and_normalize(x, residual, gamma, beta, key, rate):
+    """layer_norm(dropout(x) + residual), in training."""
     output, normalized, scale = _drop_add_normalize(
         x, residual, gamma, beta, key, rate, compiles=True
     )
@@ -462,40 +403,18 @@ def attention_probs(
     return tf.nn.softmax(tf.cast(scores * scale, tf.float32) + bias)
 
 
-def dropped_attention(
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    bias: tf.Tensor,
-    scale: float,
-    draws: Draws,
-) -> tuple[tf.Tensor, tf.Tensor]:
+@with_gradient
+def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     """dropout(attention_probs(query key^T, ...)) value, in training.
 
     The product, its scale, the bias and the softmax stay TensorFlow's ops,
     which it merges where it can: XLA's maximum of every row alone takes about
     as long as oneDNN's softmax.
 
-    Args:
-      query: <float>[B, H, L, D / H].
-      key: <float>[B, H, L, D / H].
-      value: <float>[B, H, L, D / H].
-      bias: <float32>[B, 1, 1 or L, L]; takes no gradient.
-      scale: Of the scores.
-      draws: Of the dropout.
-
     Returns:
       The context <float>[B, H, L, D / H], and the probabilities <float32>[B, H,
       L, L] before dropout, which are to look at: no gradient goes through them.
     """
-    context, probs = _dropped_attention(
-        query, key, value, bias, draws.key, scale=scale, rate=draws.rate
-    )
-    return context, tf.stop_gradient(probs)
-
-
-@with_gradient
-def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     scores = tf.matmul(query, key, transpose_b=True)
     probs = attention_probs(scores, bias, scale)
     dropped = _drop(probs, dropout_key, rate, value.dtype, compiles=True)
@@ -528,7 +447,7 @@ def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
             None,
         )
 
-    return (context, probs), gradient
+    return (context, tf.stop_gradient(probs)), gradient
 
 
 @one_pass

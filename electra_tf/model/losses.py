@@ -90,7 +90,8 @@ def masked_lm_output(
     )
 
 
-def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+@kernels.with_gradient
+def cross_entropy(logits, token_ids):
     """-log softmax(logits)[token], its gradient written out.
 
     TensorFlow's operation goes through the vocabulary twice as often. What is
@@ -104,11 +105,6 @@ def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
     Returns:
       <float32>[B, N].
     """
-    return _cross_entropy(logits, token_ids)
-
-
-@kernels.with_gradient
-def _cross_entropy(logits, token_ids):
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     exps = tf.exp(logits - largest)
     total = tf.reduce_sum(exps, axis=-1)

@@ -192,13 +192,13 @@ def test_dropout_follows_from_its_seed(hidden, attention):
 
 def test_every_dropout_of_an_encoder_has_a_key_of_its_own(monkeypatch):
     taken = []
-    draws = encoder.Dropout.draws
+    drops = encoder.Dropout.drops
 
-    def draws_and_tells(dropout, key):
+    def drops_and_tells(dropout, key):
         taken.append(tuple(key.numpy()))
-        return draws(dropout, key)
+        return drops(dropout, key)
 
-    monkeypatch.setattr(encoder.Dropout, "draws", draws_and_tells)
+    monkeypatch.setattr(encoder.Dropout, "drops", drops_and_tells)
     sequence(build(), dropout_seed=SEED)
     # One of the embeddings, three of each layer.
     assert len(set(taken)) == len(taken) == 7
