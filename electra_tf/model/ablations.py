@@ -264,15 +264,7 @@ class TwoTowerGenerator(encoder.Layer):
         self.built = True
 
     def call(self, inputs, dropout_seed=None):
-        """Encodes unmasked inputs.
-
-        Args:
-          inputs: masking.Inputs.
-          dropout_seed: <int32>[2], or None.
-
-        Returns:
-          <float>[B, L, 2 * D].
-        """
+        """Unmasked inputs -> <float>[B, L, 2 * D]."""
         args = (inputs.input_ids, inputs.input_mask, inputs.segment_ids)
         rtl_seed = None if dropout_seed is None else dropout_seed[::-1]
         ltr = self.left_to_right(*args, dropout_seed)["sequence_output"]
@@ -315,15 +307,7 @@ class TwoTowers(electra.PretrainingModel):
     def cloze_output(
         self, outputs, all_reduce_sum=losses.identity
     ) -> losses.MaskedLmOutput:
-        """The generator's scores at every position that is not special.
-
-        Args:
-          outputs: Of `call`.
-          all_reduce_sum: Sums over replicas.
-
-        Returns:
-          losses.MaskedLmOutput, of [B, L] instead of [B, N].
-        """
+        """The scores, [B, L, V], at every position that is not special."""
         unmasked = masking.unmask(outputs["masked_inputs"])
         candidate = masking.is_candidate(
             unmasked.input_ids, unmasked.input_mask, self.special_ids
@@ -507,14 +491,6 @@ def replace_mlm_output(
 
     A masked language model whose masked positions hold samples of the
     generator instead of [MASK].
-
-    Args:
-      logits: <float>[B, N, V], at the masked positions.
-      masked: The masked batch, for its masked_lm fields.
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      TokenOutput.
     """
     output = losses.masked_lm_output(
         logits, masked.masked_lm_ids, masked.masked_lm_weights, all_reduce_sum
@@ -538,18 +514,8 @@ def all_tokens_mlm_output(
     """All-Tokens MLM: the true token of every position (section 3.5).
 
     With the copy mechanism p(x) = D * [x is the token that is there] +
-    (1 - D) * softmax(logits)[x], where D = sigmoid(copy_logits).
-
-    Args:
-      logits: <float>[B, L, V].
-      copy_logits: <float>[B, L]; None for a softmax alone.
-      corrupted_ids: <int32>[B, L], what the network saw.
-      unmasked: The true batch.
-      masked_lm_positions: <int32>[B, N].
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      TokenOutput, its loss averaged over real tokens.
+    (1 - D) * softmax(logits)[x], where D = sigmoid(copy_logits). The logits are
+    <float>[B, L, V] and [B, L]; `copy_logits` is None for a softmax alone.
     """
     logits = tf.cast(logits, tf.float32)
     per_token_loss = losses.cross_entropy(logits, unmasked.input_ids)
@@ -672,12 +638,5 @@ class RewardBaseline(encoder.Layer):
         self.dense.build((None, None, self.hidden_size))
 
     def call(self, x):
-        """Logits of the expected rewards.
-
-        Args:
-          x: <float>[B, N, D].
-
-        Returns:
-          <float32>[B, N].
-        """
+        """<float>[B, N, D] -> logits <float32>[B, N] of expected rewards."""
         return tf.cast(self.dense(x), tf.float32)[..., 0]

@@ -60,15 +60,7 @@ class Dropout:
         self.rate = rate
 
     def __call__(self, x: tf.Tensor, key: tf.Tensor | None) -> tf.Tensor:
-        """Applies dropout.
-
-        Args:
-          x: <float>[...].
-          key: <int32>[2], or None for no dropout.
-
-        Returns:
-          <float>[...].
-        """
+        """Applies dropout after a key <int32>[2]; None for no dropout."""
         if not self.drops(key):
             return x
         return kernels.dropout(x, key, rate=self.rate)
@@ -81,15 +73,7 @@ class Dropout:
 def dropout_keys(
     dropout_seed: tf.Tensor | None, number: int
 ) -> list[tf.Tensor | None]:
-    """A key for each of some dropouts.
-
-    Args:
-      dropout_seed: <int32>[2], or None for no dropout.
-      number: How many.
-
-    Returns:
-      <int32>[2] each, or None each.
-    """
+    """A key <int32>[2] for each of some dropouts; None for no dropout."""
     if dropout_seed is None:
         return [None] * number
     return list(kernels.draw_keys(dropout_seed, number))
@@ -191,16 +175,9 @@ class Embeddings(Layer):
         self.layer_norm.build()
 
     def call(self, input_ids, segment_ids, dropout_key=None, is_shared=False):
-        """Looks up and adds the three embeddings.
+        """Looks up and adds the three embeddings, <float>[B, L, E].
 
-        Args:
-          input_ids: <int32>[B, L].
-          segment_ids: <int32>[B, L].
-          dropout_key: <int32>[2], or None.
-          is_shared: Whether another encoder than the owner asks.
-
-        Returns:
-          <float>[B, L, E].
+        `is_shared` says that another encoder than the owner asks.
         """
         length = size_of_axis(input_ids, 1)
         words = self._look_up(self.word_embeddings, input_ids)
@@ -245,14 +222,9 @@ class SelfAttention(Layer):
     def call(self, x, attention_bias, dropout_key=None):
         """Attends within each sequence.
 
-        Args:
-          x: <float>[B * L, D].
-          attention_bias: <float32>[B, 1, 1 or L, L], added to the scores.
-          dropout_key: <int32>[2], or None.
-
-        Returns:
-          Context <float>[B * L, D] and probabilities <float32>[B, H, L, L]
-          (before dropout).
+        Takes <float>[B * L, D] and what is added to the scores <float32>[B, 1,
+        1 or L, L]. Returns the context <float>[B * L, D] and the probabilities
+        <float32>[B, H, L, L] before dropout.
         """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
@@ -365,16 +337,9 @@ class TransformerLayer(Layer):
         self.residual_output.build()
 
     def call(self, x, attention_bias, dropout_keys=None):
-        """Transforms a batch of sequences.
+        """<float>[B * L, D] -> the same, and the attention's probabilities.
 
-        Args:
-          x: <float>[B * L, D].
-          attention_bias: <float32>[B, 1, 1 or L, L].
-          dropout_keys: <int32>[2] for each of its dropouts; None, and so in
-            inference, for no dropout.
-
-        Returns:
-          <float>[B * L, D] and attention probabilities <float32>[B, H, L, L].
+        There are a key for each of its dropouts, or None in inference.
         """
         is_training = dropout_keys is not None
         *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS

@@ -33,18 +33,7 @@ class TaskSpecific(encoder.Layer):
         teacher_forcing=False,
         only=None,
     ):
-        """Calls the heads on the whole batch.
-
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: See `FinetuningModel.call`.
-          dropout_seed: <int32>[2], or None for no dropout.
-          teacher_forcing: See `FinetuningModel.call`.
-          only: See `FinetuningModel.call`.
-
-        Returns:
-          Task name -> the head's outputs.
-        """
+        """Task name -> outputs of its head, called on the whole batch."""
         outputs = {}
         for index, head in enumerate(self.heads):
             if only not in (None, head.task_name):

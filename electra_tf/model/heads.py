@@ -120,8 +120,8 @@ class PooledHead(Head):
     """A dense layer on one vector of the whole text.
 
     Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
+      task_name: Prefix of the task's features; scope of its variables.
+      hidden_size: Width of the encoder's outputs.
       num_labels: Width of the dense layer; 1 for a number.
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
@@ -217,12 +217,7 @@ class PooledHead(Head):
 def mean_of_tokens(sequence: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     """The mean vector of a row's tokens, [CLS] and [SEP] included.
 
-    Args:
-      sequence: <float>[B, L, D].
-      input_mask: <int32>[B, L], 1 on tokens.
-
-    Returns:
-      [B, D] of the dtype of `sequence`, summed in float32; 0 without tokens.
+    [B, D] of the dtype of `sequence`, summed in float32; 0 without tokens.
     """
     mask = tf.cast(input_mask, tf.float32)
     # A product that LiteRT has, too.
@@ -313,13 +308,7 @@ class RegressionHead(PooledHead):
 
 
 class TaggingHead(Head):
-    """One label for each word, read at the word's first token.
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      num_labels: Number of classes.
-    """
+    """One label of `num_labels` for each word, read at its first token."""
 
     labels = ("labels", "labels_mask")
 
@@ -334,17 +323,10 @@ class TaggingHead(Head):
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Tags a batch. No dropout here, as in the original.
 
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: With `<task>_labeled_positions` <int32>[B, L], the first
-            tokens of words.
-          dropout_seed: Ignored.
-          teacher_forcing: Ignored.
-
-        Returns:
-          `logits` <float32>[B, L, C] and `predictions` <int32>[B, L], in the
-          order of words, as `labels` <int32>[B, L] and `labels_mask`
-          <float32>[B, L] are.
+        Of `<task>_labeled_positions` <int32>[B, L], the first tokens of words,
+        come `logits` <float32>[B, L, C] and `predictions` <int32>[B, L], in the
+        order of words, as `labels` <int32>[B, L] and `labels_mask` <float32>[B,
+        L] are.
         """
         words = tf.gather(
             encoder_outputs["sequence_output"],
@@ -376,11 +358,6 @@ class QuestionAnsweringHead(Head):
     With joint prediction, the end is predicted from the start: from the true
     start when teaching, else from each of the `beam_size` best starts
     (arXiv:2003.10555, section 3.1, after XLNet).
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      config: The options.
     """
 
     labels = ("start_positions", "end_positions")

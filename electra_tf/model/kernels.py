@@ -29,18 +29,11 @@ _LAST_SHIFT = 14
 
 
 def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
-    """Draws the keys of some dropouts, all at once.
+    """Draws <int32>[2] for each of some dropouts, all at once.
 
     A draw of its own for each would be nearly a third of all operations in the
-    graph of a step.
-
-    Args:
-      seed: <int32>[2].
-      number: How many.
-
-    Returns:
-      <int32>[2] each, the same wherever the code runs: integers, since XLA
-      makes other floats of the same bits.
+    graph of a step. Integers are the same wherever the code runs; of the same
+    bits XLA makes other floats.
     """
     keys = tf.random.stateless_uniform(
         [number, 2],
@@ -59,13 +52,6 @@ def random_bits(shape: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     A hash of the place and the key, since generating bits beforehand, by Philox
     or the like, takes three times as long as the whole of dropout does without,
     and backward they would have to be kept.
-
-    Args:
-      shape: <int32>[rank].
-      key: <int32>[2].
-
-    Returns:
-      <uint32>[*shape], uniform over all values.
     """
     key = tf.bitcast(key, tf.uint32)
     # 0, by two shifts that no compiler of graphs looks through. Where shapes
@@ -96,19 +82,10 @@ def _xor_shifted(bits: tf.Tensor, shift: int) -> tf.Tensor:
 def drop(
     x: tf.Tensor, key: tf.Tensor, rate: float, dtype: tf.DType | None = None
 ) -> tf.Tensor:
-    """Sets what was drawn to 0 and scales the rest.
+    """Sets a share `rate` of a tensor to 0 and scales the rest.
 
     In float32, so that the scale is no rounded one: in bfloat16 that of 0.1
     would be 1.1094, not 1.1111.
-
-    Args:
-      x: <float>[...].
-      key: <int32>[2], see `Draws`.
-      rate: Share that becomes 0.
-      dtype: Of the result; by default that of `x`.
-
-    Returns:
-      <float>[...].
     """
     is_kept = random_bits(tf.shape(x), key) >= tf.constant(
         round(rate * 2**32), tf.uint32
@@ -127,13 +104,8 @@ def _has_gpu() -> bool:
 def one_pass(function: Callable) -> Callable:
     """Compiles a pure function of tensors, for graphs that train on a CPU.
 
-    On a GPU some 290 programs a step would each have to be started.
-
-    Args:
-      function: Takes and returns tensors; other arguments are constants.
-
-    Returns:
-      The function, with an argument `compiles` that says whether to.
+    On a GPU some 290 programs a step would each have to be started. The
+    function gets an argument `compiles` that says whether to.
     """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
@@ -146,17 +118,10 @@ def one_pass(function: Callable) -> Callable:
 
 
 def products_with_table(x: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-    """Scalar products of vectors with the rows of an embedding table.
+    """Scalar products of <float>[N, E] with the V rows of an embedding table.
 
     A GPU's tensor cores want rows by eights, which 30,522 are not: there it
     gets six rows of zeros more, whose products are cut off.
-
-    Args:
-      x: <float>[N, E].
-      table: <float>[V, E].
-
-    Returns:
-      <float>[N, V].
     """
     num_rows = table.shape[0]
     if num_rows % 8 and _has_gpu():
@@ -171,14 +136,6 @@ def with_gradient(function: Callable) -> Callable:
     In a graph TensorFlow keeps what a custom gradient refers to for as long as
     the process lives: the whole graph, and what its variables hold. A graph of
     the function's own has no variables.
-
-    Args:
-      function: As for `tf.custom_gradient`: takes tensors, of integers as well,
-        and returns tensors and their gradient function. Other arguments, by
-        keyword, are constants. Variables are read before.
-
-    Returns:
-      The function, without the gradient function among what it returns.
     """
 
     def differentiable(*tensors, **constants):
@@ -258,12 +215,6 @@ def wide(function: Callable) -> Callable:
 
     In bfloat16 every operation would round: XLA's loops are half as fast then,
     and less exact.
-
-    Args:
-      function: Takes floats of one dtype and returns one.
-
-    Returns:
-      The function, which returns the dtype that it gets.
     """
 
     @functools.wraps(function)
@@ -390,16 +341,7 @@ def _normalize_gradient(upstream, normalized, scale, gamma):
 def attention_probs(
     scores: tf.Tensor, bias: tf.Tensor, scale: float
 ) -> tf.Tensor:
-    """softmax(scores * scale + bias) in float32.
-
-    Args:
-      scores: <float>[B, H, L, L].
-      bias: <float32>[B, 1, 1 or L, L].
-      scale: Of the scores.
-
-    Returns:
-      <float32>[B, H, L, L].
-    """
+    """softmax(scores * scale + bias) in float32."""
     return tf.nn.softmax(tf.cast(scores * scale, tf.float32) + bias)
 
 
@@ -409,11 +351,8 @@ def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
 
     The product, its scale, the bias and the softmax stay TensorFlow's ops,
     which it merges where it can: XLA's maximum of every row alone takes about
-    as long as oneDNN's softmax.
-
-    Returns:
-      The context <float>[B, H, L, D / H], and the probabilities <float32>[B, H,
-      L, L] before dropout, which are to look at: no gradient goes through them.
+    as long as oneDNN's softmax. The probabilities before dropout, which it
+    returns beside the context, are to look at: no gradient goes through them.
     """
     scores = tf.matmul(query, key, transpose_b=True)
     probs = attention_probs(scores, bias, scale)
