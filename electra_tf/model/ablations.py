@@ -102,11 +102,6 @@ class WholeWordMasking(electra.PretrainingModel):
     continues_a_word: np.ndarray | None = None
 
     def mask_inputs(self, inputs, noise):
-        if self.continues_a_word is None:
-            raise ValueError(
-                "Expected continues_a_word for whole_word_masking=True. "
-                "Received: None"
-            )
         return masking.mask_whole_words(
             inputs, noise, self.config, self.special_ids, self.continues_a_word
         )
@@ -405,21 +400,39 @@ class TokenPredictor(electra.PretrainingModel):
         self.masked_lm_predictions.build()
 
     def _discriminator_sums(self, outputs):
-        return token_sums(outputs["disc_output"], outputs["masked_inputs"])
+        """Loss, and accuracy at the masked positions."""
+        output, masked = outputs["disc_output"], outputs["masked_inputs"]
+        return {
+            "disc_loss": losses.weighted_sums(
+                output.per_token_loss, output.weights
+            ),
+            "disc_masked_lm_accuracy": losses.weighted_sums(
+                output.preds == masked.masked_lm_ids, masked.masked_lm_weights
+            ),
+        }
 
 
 class ReplaceMlm(TokenPredictor):
-    """The true tokens at the masked positions."""
+    """The true tokens at the masked positions (section 3.5).
+
+    A masked language model whose masked positions hold samples of the
+    generator instead of [MASK].
+    """
 
     def _get_discriminator_output(self, outputs, all_reduce_sum):
         masked = outputs["masked_inputs"]
         sequence = outputs["discriminator_outputs"]["sequence_output"]
-        return replace_mlm_output(
+        weights = masked.masked_lm_weights
+        output = losses.masked_lm_output(
             self.masked_lm_predictions(
                 masking.gather_positions(sequence, masked.masked_lm_positions)
             ),
-            masked,
+            masked.masked_lm_ids,
+            weights,
             all_reduce_sum,
+        )
+        return TokenOutput(
+            output.preds, output.per_example_loss, weights, output.loss
         )
 
 
@@ -482,27 +495,6 @@ class TokenOutput(typing.NamedTuple):
     loss: tf.Tensor
 
 
-def replace_mlm_output(
-    logits: tf.Tensor,
-    masked: masking.Inputs,
-    all_reduce_sum: losses.AllReduceSum = losses.identity,
-) -> TokenOutput:
-    """Replace MLM: the true tokens at the masked positions (section 3.5).
-
-    A masked language model whose masked positions hold samples of the
-    generator instead of [MASK].
-    """
-    output = losses.masked_lm_output(
-        logits, masked.masked_lm_ids, masked.masked_lm_weights, all_reduce_sum
-    )
-    return TokenOutput(
-        output.preds,
-        output.per_example_loss,
-        typing.cast(tf.Tensor, masked.masked_lm_weights),
-        output.loss,
-    )
-
-
 def all_tokens_mlm_output(
     logits: tf.Tensor,
     copy_logits: tf.Tensor | None,
@@ -551,21 +543,6 @@ def all_tokens_mlm_output(
         weights,
         losses.weighted_mean(per_token_loss, weights, all_reduce_sum),
     )
-
-
-def token_sums(
-    output: TokenOutput, masked: masking.Inputs
-) -> dict[str, losses.Sums]:
-    """Loss, and accuracy at the masked positions, before dividing."""
-    weights = typing.cast(tf.Tensor, masked.masked_lm_weights)
-    return {
-        "disc_loss": losses.weighted_sums(
-            output.per_token_loss, output.weights
-        ),
-        "disc_masked_lm_accuracy": losses.weighted_sums(
-            output.preds == masked.masked_lm_ids, weights
-        ),
-    }
 
 
 # How the generator learns.

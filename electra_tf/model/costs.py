@@ -142,8 +142,7 @@ class Transformer:
     def embedding_flops_output(self, input_size: int | None = None) -> float:
         """The masked language model's head on its share of the tokens.
 
-        Args:
-          input_size: Width of what it reads; None for `hidden_size`.
+        It reads vectors of `input_size`; None for `hidden_size`.
         """
         width = self.embedding_width
         transform = _dense(input_size or self.hidden_size, width)
@@ -172,16 +171,10 @@ class Transformer:
     def train_flops(
         self, batch_size: int, train_steps: float, discriminator: bool = False
     ) -> float:
-        """Pre-training as a masked language model, or as a discriminator.
+        """All operations of a pre-training.
 
-        Args:
-          batch_size: Examples in one step.
-          train_steps: Steps.
-          discriminator: Whether every token gets a binary verdict instead of
-            some tokens a softmax.
-
-        Returns:
-          Operations of the whole training.
+        As a masked language model, or as a discriminator, where every token
+        gets a binary verdict instead of some tokens a softmax.
         """
         head = (
             self.binary_classification_flops()
@@ -212,17 +205,8 @@ def electra_train_flops(
 ) -> float:
     """Pre-training of a discriminator together with its generator.
 
-    Args:
-      discriminator: Sizes of the discriminator.
-      generator_hidden_size: Width of the generator's layers.
-      generator_layers: Transformer layers of the generator.
-      batch_size: Examples in one step.
-      train_steps: Steps.
-      tied_embeddings: Whether the generator shares the embedding tables;
-        otherwise its own are as wide as its layers.
-
-    Returns:
-      Operations of the whole training.
+    Without `tied_embeddings` the generator has tables of its own, as wide as
+    its layers.
     """
     generator = dataclasses.replace(
         discriminator,
@@ -395,18 +379,14 @@ def _dense_heads(network: Network) -> list[tuple[int, int, int]]:
 def activation_bytes(
     networks: Sequence[Network], examples: float, width: int
 ) -> float:
-    """What the backward pass needs of the forward pass.
+    """Bytes that the backward pass needs of the forward pass.
 
     A layer keeps, of each token, about: the input, queries, keys, values,
     context and both normalised sums (9 vectors with their dropout draws), the
     wide activation three times, and of each head its scores twice and the
     draws; a softmax over the vocabulary its logits, their exponentials and
-    gradients in float32. What does not learn keeps nothing.
-
-    Args:
-      networks: Of `ablations.networks`.
-      examples: At once.
-      width: Bytes of a number.
+    gradients in float32. What does not learn keeps nothing. `width` is that of
+    a number, in bytes.
     """
     total = 0.0
     for network in networks:

@@ -416,14 +416,7 @@ class PretrainingModel(keras.Model):
         return outputs["mlm_output"].loss
 
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
-        """The original's evaluation metrics of one batch, as sums.
-
-        Args:
-          outputs: Of `call`.
-
-        Returns:
-          Name -> losses.Sums.
-        """
+        """The original's evaluation metrics of what `call` says, as sums."""
         masked = outputs["masked_inputs"]
         sums = losses.masked_lm_sums(
             outputs["mlm_output"],

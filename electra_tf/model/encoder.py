@@ -383,13 +383,8 @@ class TransformerStack(Layer):
 def attention_bias(input_mask: tf.Tensor, direction: str = "both") -> tf.Tensor:
     """What is added to attention scores so that padding is not attended to.
 
-    Args:
-      input_mask: <int32>[B, L].
-      direction: 'both', or 'left_to_right' or 'right_to_left' for a tower that
-        sees no token after, or before, its own.
-
-    Returns:
-      <float32>[B, 1, 1, L], or [B, 1, L, L] for one direction.
+    <float32>[B, 1, 1, L]; or [B, 1, L, L] for the direction 'left_to_right' or
+    'right_to_left', where no token after, or before, its own is seen.
     """
     # Not by indexing with newaxis, which LiteRT has no op for.
     allowed = tf.expand_dims(tf.cast(input_mask, tf.float32), 1)

@@ -180,13 +180,9 @@ class FinetuningModel(keras.Model):
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
         """What accumulates over the batches of an evaluation.
 
-        Args:
-          outputs: Of `call`.
-
-        Returns:
-          "loss", the mean over all real rows, and for each task
-          "<task>_loss" and what its head adds, such as "<task>_accuracy".
-          Nothing where the outputs hold no loss.
+        "loss", the mean over all real rows, and for each task "<task>_loss"
+        and what its head adds, such as "<task>_accuracy". Nothing where the
+        outputs hold no loss.
         """
         if "total_loss" not in outputs:
             return {}

@@ -129,7 +129,7 @@ class PooledHead(Head):
       pooling: One of `configs.POOLINGS`; may be set before the first call.
 
     Raises:
-      ValueError: If there is no such activation or pooling.
+      ValueError: If there is no such pooling.
     """
 
     def __init__(
@@ -148,11 +148,6 @@ class PooledHead(Head):
                 f"Received: {pooling!r}."
             )
         self.pooling = pooling
-        if hidden_activation not in (None, "gelu"):
-            raise ValueError(
-                "Expected the hidden_activation 'gelu' or None. Received: "
-                f"{hidden_activation!r}."
-            )
         self.hidden: keras.layers.Dense | None = None
         if hidden_activation:
             self.hidden = encoder.dense(hidden_size, None, "hidden")
@@ -370,14 +365,11 @@ class QuestionAnsweringHead(Head):
     ):
         super().__init__(task_name, hidden_size)
         self.config = config
-        num_unnamed = 0
+        # TF1 numbers the layers without a name.
+        names = iter(["dense", *(f"dense_{i}" for i in range(1, 4))])
 
         def unnamed(units: int) -> keras.layers.Dense:
-            """TF1 numbers the layers without a name: dense, dense_1, ..."""
-            nonlocal num_unnamed
-            name = f"dense_{num_unnamed}" if num_unnamed else "dense"
-            num_unnamed += 1
-            return encoder.dense(units, None, name)
+            return encoder.dense(units, None, next(names))
 
         self.start = unnamed(1)
         self.qa_hidden: keras.layers.Dense | None = None
@@ -393,21 +385,19 @@ class QuestionAnsweringHead(Head):
 
     def build(self, input_shape=None):
         width = self.hidden_size
-        self.start.build((None, width))
-        if self.qa_hidden is not None:
-            self.qa_hidden.build((None, 2 * width))
-        self.end.build(
-            (None, width if self.qa_hidden is None else QA_HIDDEN_SIZE)
+        of_end = width if self.qa_hidden is None else QA_HIDDEN_SIZE
+        of_answerable = (
+            width if self.answerable_hidden is None else QA_HIDDEN_SIZE
         )
-        if self.answerable_hidden is not None:
-            self.answerable_hidden.build((None, 2 * width))
-        if self.answerable is not None:
-            self.answerable.build(
-                (
-                    None,
-                    width if self.answerable_hidden is None else QA_HIDDEN_SIZE,
-                )
-            )
+        for layer, input_size in (
+            (self.start, width),
+            (self.qa_hidden, 2 * width),
+            (self.end, of_end),
+            (self.answerable_hidden, 2 * width),
+            (self.answerable, of_answerable),
+        ):
+            if layer is not None:
+                layer.build((None, input_size))
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Looks for answers in a batch. No dropout here, as in the original.

@@ -175,17 +175,9 @@ def activation(
 ) -> tf.Tensor:
     """The activation of a name, as in the original's `get_activation`.
 
-    GELU is x * Phi(x).
-
-    Args:
-      x: <float>[...].
-      is_training: Compile what takes more than one operation.
-      hidden_act: One of `configs.HIDDEN_ACTS`: "gelu" for Phi by the error
-        function, "gelu_new" for its tanh approximation (arXiv:1606.08415,
-        section 2).
-
-    Returns:
-      <float>[...].
+    GELU is x * Phi(x): "gelu" has Phi by the error function, "gelu_new" its
+    tanh approximation (arXiv:1606.08415, section 2). In training what takes
+    more than one operation is compiled.
     """
     simple = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
     if hidden_act in simple:

@@ -276,18 +276,11 @@ def discriminator_sums(
 ) -> dict[str, Sums]:
     """The discriminator's metrics over one batch, before dividing.
 
-    As in the original, disc_auc counts padding as label 0 with probability 0,
-    and disc_precision and disc_recall are accuracies weighted by prediction or
-    label.
-
-    Args:
-      output: The discriminator's output.
-      input_mask: <int32>[B, L].
-
-    Returns:
-      Sums under the original's metric names. "disc_auc" holds histograms of
-      the probabilities <float32>[201]: of replaced tokens as `value`, of all
-      others as `weight`.
+    Under the original's names and as in the original: disc_auc counts padding
+    as label 0 with probability 0, and disc_precision and disc_recall are
+    accuracies weighted by prediction or label. "disc_auc" holds histograms of
+    the probabilities <float32>[201]: of replaced tokens as `value`, of all
+    others as `weight`.
     """
     correct = output.preds == output.labels
     labels = output.labels * input_mask
@@ -329,14 +322,8 @@ def auc(positives, negatives) -> tf.Tensor:
     """Area under the ROC curve by trapezoids, as tf.metrics.auc has it.
 
     Its 1e-6 makes every recall 1 where nothing was replaced, so the area is
-    that under the fallout, and almost 1.
-
-    Args:
-      positives: <float64>[201], the histogram of replaced tokens.
-      negatives: <float64>[201], that of all others.
-
-    Returns:
-      <float64>[].
+    that under the fallout, and almost 1. `positives` and `negatives` are
+    <float64>[201], the histograms of replaced tokens and of all others.
     """
     # Entry i: how many exceed threshold i.
     true_positives = tf.cumsum(positives, reverse=True)[1:]
