@@ -191,12 +191,6 @@ def test_scatter_update(rows, tokens, positions, expected, is_written):
     assert written.numpy().tolist() == [is_written]
 
 
-def test_disallow_lowers_one_logit():
-    logits = constant([[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]], tf.float32)
-    lowered = masking.disallow(logits, constant([[2, 0]]))
-    assert lowered.numpy().tolist() == [[[1, 2, -997], [-999, 2, 3]]]
-
-
 def sample(logits, draws):
     """Samples of one distribution, one for each draw."""
     logits = tf.tile(constant([[logits]], tf.float32), [1, len(draws), 1])
