@@ -339,7 +339,7 @@ class TransformerLayer(Layer):
     def call(self, x, attention_bias, dropout_keys=None):
         """<float>[B * L, D] -> the same, and the attention's probabilities.
 
-        There are a key for each of its dropouts, or None in inference.
+        `dropout_keys` has a key for each of its dropouts; None in inference.
         """
         is_training = dropout_keys is not None
         *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS

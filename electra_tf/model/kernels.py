@@ -29,7 +29,7 @@ _LAST_SHIFT = 14
 
 
 def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
-    """Draws <int32>[2] for each of some dropouts, all at once.
+    """The keys <int32>[2] of some dropouts, drawn all at once.
 
     A draw of its own for each would be nearly a third of all operations in the
     graph of a step. Integers are the same wherever the code runs; of the same
