@@ -102,11 +102,6 @@ class WholeWordMasking(electra.PretrainingModel):
     continues_a_word: np.ndarray | None = None
 
     def mask_inputs(self, inputs, noise):
-        if self.continues_a_word is None:
-            raise ValueError(
-                "Expected continues_a_word for whole_word_masking=True. "
-                "Received: None"
-            )
         return masking.mask_whole_words(
             inputs, noise, self.config, self.special_ids, self.continues_a_word
         )
@@ -264,15 +259,7 @@ class TwoTowerGenerator(encoder.Layer):
         self.built = True
 
     def call(self, inputs, dropout_seed=None):
-        """Encodes unmasked inputs.
-
-        Args:
-          inputs: masking.Inputs.
-          dropout_seed: <int32>[2], or None.
-
-        Returns:
-          <float>[B, L, 2 * D].
-        """
+        """Unmasked inputs -> <float>[B, L, 2 * D]."""
         args = (inputs.input_ids, inputs.input_mask, inputs.segment_ids)
         rtl_seed = None if dropout_seed is None else dropout_seed[::-1]
         ltr = self.left_to_right(*args, dropout_seed)["sequence_output"]
@@ -315,15 +302,7 @@ class TwoTowers(electra.PretrainingModel):
     def cloze_output(
         self, outputs, all_reduce_sum=losses.identity
     ) -> losses.MaskedLmOutput:
-        """The generator's scores at every position that is not special.
-
-        Args:
-          outputs: Of `call`.
-          all_reduce_sum: Sums over replicas.
-
-        Returns:
-          losses.MaskedLmOutput, of [B, L] instead of [B, N].
-        """
+        """The scores, [B, L, V], at every position that is not special."""
         unmasked = masking.unmask(outputs["masked_inputs"])
         candidate = masking.is_candidate(
             unmasked.input_ids, unmasked.input_mask, self.special_ids
@@ -421,21 +400,39 @@ class TokenPredictor(electra.PretrainingModel):
         self.masked_lm_predictions.build()
 
     def _discriminator_sums(self, outputs):
-        return token_sums(outputs["disc_output"], outputs["masked_inputs"])
+        """Loss, and accuracy at the masked positions."""
+        output, masked = outputs["disc_output"], outputs["masked_inputs"]
+        return {
+            "disc_loss": losses.weighted_sums(
+                output.per_token_loss, output.weights
+            ),
+            "disc_masked_lm_accuracy": losses.weighted_sums(
+                output.preds == masked.masked_lm_ids, masked.masked_lm_weights
+            ),
+        }
 
 
 class ReplaceMlm(TokenPredictor):
-    """The true tokens at the masked positions."""
+    """The true tokens at the masked positions (section 3.5).
+
+    A masked language model whose masked positions hold samples of the
+    generator instead of [MASK].
+    """
 
     def _get_discriminator_output(self, outputs, all_reduce_sum):
         masked = outputs["masked_inputs"]
         sequence = outputs["discriminator_outputs"]["sequence_output"]
-        return replace_mlm_output(
+        weights = masked.masked_lm_weights
+        output = losses.masked_lm_output(
             self.masked_lm_predictions(
                 masking.gather_positions(sequence, masked.masked_lm_positions)
             ),
-            masked,
+            masked.masked_lm_ids,
+            weights,
             all_reduce_sum,
+        )
+        return TokenOutput(
+            output.preds, output.per_example_loss, weights, output.loss
         )
 
 
@@ -498,35 +495,6 @@ class TokenOutput(typing.NamedTuple):
     loss: tf.Tensor
 
 
-def replace_mlm_output(
-    logits: tf.Tensor,
-    masked: masking.Inputs,
-    all_reduce_sum: losses.AllReduceSum = losses.identity,
-) -> TokenOutput:
-    """Replace MLM: the true tokens at the masked positions (section 3.5).
-
-    A masked language model whose masked positions hold samples of the
-    generator instead of [MASK].
-
-    Args:
-      logits: <float>[B, N, V], at the masked positions.
-      masked: The masked batch, for its masked_lm fields.
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      TokenOutput.
-    """
-    output = losses.masked_lm_output(
-        logits, masked.masked_lm_ids, masked.masked_lm_weights, all_reduce_sum
-    )
-    return TokenOutput(
-        output.preds,
-        output.per_example_loss,
-        typing.cast(tf.Tensor, masked.masked_lm_weights),
-        output.loss,
-    )
-
-
 def all_tokens_mlm_output(
     logits: tf.Tensor,
     copy_logits: tf.Tensor | None,
@@ -538,18 +506,8 @@ def all_tokens_mlm_output(
     """All-Tokens MLM: the true token of every position (section 3.5).
 
     With the copy mechanism p(x) = D * [x is the token that is there] +
-    (1 - D) * softmax(logits)[x], where D = sigmoid(copy_logits).
-
-    Args:
-      logits: <float>[B, L, V].
-      copy_logits: <float>[B, L]; None for a softmax alone.
-      corrupted_ids: <int32>[B, L], what the network saw.
-      unmasked: The true batch.
-      masked_lm_positions: <int32>[B, N].
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      TokenOutput, its loss averaged over real tokens.
+    (1 - D) * softmax(logits)[x], where D = sigmoid(copy_logits). The logits are
+    <float>[B, L, V] and [B, L]; `copy_logits` is None for a softmax alone.
     """
     logits = tf.cast(logits, tf.float32)
     per_token_loss = losses.cross_entropy(logits, unmasked.input_ids)
@@ -585,21 +543,6 @@ def all_tokens_mlm_output(
         weights,
         losses.weighted_mean(per_token_loss, weights, all_reduce_sum),
     )
-
-
-def token_sums(
-    output: TokenOutput, masked: masking.Inputs
-) -> dict[str, losses.Sums]:
-    """Loss, and accuracy at the masked positions, before dividing."""
-    weights = typing.cast(tf.Tensor, masked.masked_lm_weights)
-    return {
-        "disc_loss": losses.weighted_sums(
-            output.per_token_loss, output.weights
-        ),
-        "disc_masked_lm_accuracy": losses.weighted_sums(
-            output.preds == masked.masked_lm_ids, weights
-        ),
-    }
 
 
 # How the generator learns.
@@ -672,12 +615,5 @@ class RewardBaseline(encoder.Layer):
         self.dense.build((None, None, self.hidden_size))
 
     def call(self, x):
-        """Logits of the expected rewards.
-
-        Args:
-          x: <float>[B, N, D].
-
-        Returns:
-          <float32>[B, N].
-        """
+        """<float>[B, N, D] -> logits <float32>[B, N] of expected rewards."""
         return tf.cast(self.dense(x), tf.float32)[..., 0]

@@ -14,7 +14,7 @@ Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
 
 import dataclasses
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from electra_tf import configs
 
@@ -53,7 +53,6 @@ class Transformer:
       sparse_embed_lookup: Look words up instead of multiplying by one-hot
         vectors, which costs nothing.
       is_decoder: Every layer attends twice: to itself and to an encoder.
-      corrected: Count the two terms in full that the original counts in part.
     """
 
     hidden_size: int
@@ -67,7 +66,6 @@ class Transformer:
     output_fraction: float = MASKED_FRACTION
     sparse_embed_lookup: bool = False
     is_decoder: bool = False
-    corrected: bool = False
 
     @classmethod
     def of(
@@ -90,31 +88,23 @@ class Transformer:
         return self.embedding_size or self.hidden_size
 
     @property
-    def feed_forward_width(self) -> int:
-        return self.intermediate_size or 4 * self.hidden_size
-
-    @property
     def heads(self) -> int:
         return self.num_attention_heads or max(self.hidden_size // 64, 1)
 
-    @property
-    def attention_width(self) -> int:
-        """All heads together."""
-        if self.head_size is None:
-            return self.hidden_size
-        return self.heads * self.head_size
-
     def attention_flops(self) -> int:
-        """One attention: projections, scores, averages, output."""
-        hidden, wide = self.hidden_size, self.attention_width
-        averaged = wide if self.corrected else hidden
-        normalized = hidden if self.corrected else 1
+        """One attention: projections, scores, averages, output.
+
+        The original counts its LayerNorm for one number, and averages and
+        output as wide as the hidden vector where the heads together are wider.
+        """
+        hidden = self.hidden_size
+        wide = self.heads * self.head_size if self.head_size else hidden
         projections = 3 * _dense(hidden, wide)
         scores = 2 * wide * self.max_seq_length
         # Scaling, softmax and dropout of a row of scores, for every head.
         probabilities = (1 + SOFTMAX + DROPOUT) * self.max_seq_length
-        averages = 2 * averaged * self.max_seq_length
-        output = _dense(averaged, hidden) + _residual(hidden, normalized)
+        averages = 2 * hidden * self.max_seq_length
+        output = _dense(hidden, hidden) + _residual(hidden, 1)
         return self.max_seq_length * (
             projections
             + scores
@@ -125,7 +115,8 @@ class Transformer:
 
     def feed_forward_flops(self) -> int:
         """One feed-forward block."""
-        hidden, wide = self.hidden_size, self.feed_forward_width
+        hidden = self.hidden_size
+        wide = self.intermediate_size or 4 * hidden
         up = _dense(hidden, wide) + GELU * wide
         down = _dense(wide, hidden) + _residual(hidden, hidden)
         return self.max_seq_length * (up + down)
@@ -151,8 +142,7 @@ class Transformer:
     def embedding_flops_output(self, input_size: int | None = None) -> float:
         """The masked language model's head on its share of the tokens.
 
-        Args:
-          input_size: Width of what it reads; None for `hidden_size`.
+        It reads vectors of `input_size`; None for `hidden_size`.
         """
         width = self.embedding_width
         transform = _dense(input_size or self.hidden_size, width)
@@ -181,16 +171,10 @@ class Transformer:
     def train_flops(
         self, batch_size: int, train_steps: float, discriminator: bool = False
     ) -> float:
-        """Pre-training as a masked language model, or as a discriminator.
+        """All operations of a pre-training.
 
-        Args:
-          batch_size: Examples in one step.
-          train_steps: Steps.
-          discriminator: Whether every token gets a binary verdict instead of
-            some tokens a softmax.
-
-        Returns:
-          Operations of the whole training.
+        As a masked language model, or as a discriminator, where every token
+        gets a binary verdict instead of some tokens a softmax.
         """
         head = (
             self.binary_classification_flops()
@@ -221,17 +205,8 @@ def electra_train_flops(
 ) -> float:
     """Pre-training of a discriminator together with its generator.
 
-    Args:
-      discriminator: Sizes of the discriminator.
-      generator_hidden_size: Width of the generator's layers.
-      generator_layers: Transformer layers of the generator.
-      batch_size: Examples in one step.
-      train_steps: Steps.
-      tied_embeddings: Whether the generator shares the embedding tables;
-        otherwise its own are as wide as its layers.
-
-    Returns:
-      Operations of the whole training.
+    Without `tied_embeddings` the generator has tables of its own, as wide as
+    its layers.
     """
     generator = dataclasses.replace(
         discriminator,
@@ -335,100 +310,83 @@ def of_training_example(networks: Sequence[Network]) -> int:
       Operations, one for each multiplication and each addition.
     """
     return sum(
-        of_forward_pass([network]) * (3 if network.is_trained else 1)
+        of_forward_pass(network) * (3 if network.is_trained else 1)
         for network in networks
     )
 
 
-def of_forward_pass(networks: Sequence[Network]) -> int:
-    """Matrix products of one example, forward through all networks."""
-    total = 0
-    for network in networks:
-        encoder, towers = network.encoder, network.num_towers
-        hidden = encoder.hidden_size
-        total += towers * _encoder(encoder, network.length)
-        total += network.num_softmaxes * _masked_lm_head(
-            encoder, towers * hidden
-        )
-        total += network.num_verdicts * 2 * hidden * (hidden + 1)
-        total += network.num_numbers * 2 * hidden
-    return total
-
-
-def _masked_lm_head(config: configs.EncoderConfig, input_size: int) -> int:
-    """Matrix products of one token's scores."""
-    width = config.embedding_size or config.hidden_size
-    return 2 * input_size * width + 2 * width * config.vocab_size
-
-
-def _encoder(config: configs.EncoderConfig, length: int) -> int:
-    """Matrix products of one encoder without a head."""
-    hidden, wide = config.hidden_size, config.intermediate_size
-    attention = 4 * 2 * hidden * hidden + 2 * 2 * hidden * length
-    per_token = config.num_hidden_layers * (attention + 2 * 2 * hidden * wide)
-    if config.embedding_size != hidden:
-        per_token += 2 * (config.embedding_size or hidden) * hidden
-    return length * per_token
+def of_forward_pass(network: Network) -> int:
+    """Matrix products of one example, forward through a network."""
+    encoder, length = network.encoder, network.length
+    products = sum(2 * i * o for i, o in _dense_layers(encoder))
+    # Scores and averages of the attention.
+    products += encoder.num_hidden_layers * 4 * encoder.hidden_size * length
+    table = 2 * _width(encoder) * encoder.vocab_size
+    return (
+        network.num_towers * length * products
+        + sum(2 * n * i * o for n, i, o in _dense_heads(network))
+        + network.num_softmaxes * table
+    )
 
 
 def num_parameters(networks: Sequence[Network]) -> int:
     """Weights of some networks and their heads, by arithmetic."""
     total = 0
     for network in networks:
-        of_tower = 0
+        encoder, tower = network.encoder, 0
         if network.has_own_layers:
-            of_tower += _encoder_parameters(network.encoder)
+            tower += sum(i * o + o for i, o in _dense_layers(encoder))
+            # Two LayerNorms.
+            tower += encoder.num_hidden_layers * 4 * encoder.hidden_size
         if network.has_own_embeddings:
-            of_tower += _embedding_parameters(network.encoder)
-        total += network.num_towers * of_tower + _head_parameters(network)
-        total += network.num_other_weights
+            rows = encoder.vocab_size + encoder.type_vocab_size
+            rows += encoder.max_position_embeddings + 2  # And LayerNorm.
+            tower += rows * _width(encoder)
+        total += network.num_towers * tower + network.num_other_weights
+        total += sum(i * o + o for _, i, o in _dense_heads(network))
+        if network.num_softmaxes:  # LayerNorm, and the output bias.
+            total += 2 * _width(encoder) + encoder.vocab_size
     return total
 
 
-def _head_parameters(network: Network) -> int:
-    encoder, total = network.encoder, 0
-    hidden, width = encoder.hidden_size, encoder.embedding_size or 0
-    if network.num_verdicts:
-        total += hidden * hidden + hidden + hidden + 1
-    if network.num_softmaxes:
-        total += network.num_towers * hidden * width + width
-        total += 2 * width + encoder.vocab_size
-    if network.num_numbers:
-        total += hidden + 1
-    return total
+def _width(config: configs.EncoderConfig) -> int:
+    return config.embedding_size or config.hidden_size
 
 
-def _embedding_parameters(config: configs.EncoderConfig) -> int:
-    rows = config.vocab_size + config.type_vocab_size
-    rows += config.max_position_embeddings + 2  # And LayerNorm.
-    return rows * (config.embedding_size or config.hidden_size)
-
-
-def _encoder_parameters(config: configs.EncoderConfig) -> int:
+def _dense_layers(config: configs.EncoderConfig) -> list[tuple[int, int]]:
+    """Inputs and outputs of an encoder's dense layers, which see all tokens."""
     hidden, wide = config.hidden_size, config.intermediate_size
-    attention = 4 * (hidden * hidden + hidden) + 2 * hidden
-    feed_forward = 2 * hidden * wide + wide + hidden + 2 * hidden
-    total = config.num_hidden_layers * (attention + feed_forward)
-    if config.embedding_size != hidden:
-        total += (config.embedding_size or hidden) * hidden + hidden
-    return total
+    layer = 4 * [(hidden, hidden)] + [(hidden, wide), (wide, hidden)]
+    projection = [(_width(config), hidden)]
+    return config.num_hidden_layers * layer + (
+        projection if _width(config) != hidden else []
+    )
+
+
+def _dense_heads(network: Network) -> list[tuple[int, int, int]]:
+    """Tokens, inputs and outputs of the dense layers of a network's heads."""
+    hidden = network.encoder.hidden_size
+    input_size = network.num_towers * hidden
+    heads = (
+        (network.num_verdicts, hidden, hidden),
+        (network.num_verdicts, hidden, 1),
+        (network.num_softmaxes, input_size, _width(network.encoder)),
+        (network.num_numbers, hidden, 1),
+    )
+    return [head for head in heads if head[0]]
 
 
 def activation_bytes(
     networks: Sequence[Network], examples: float, width: int
 ) -> float:
-    """What the backward pass needs of the forward pass.
+    """Bytes that the backward pass needs of the forward pass.
 
     A layer keeps, of each token, about: the input, queries, keys, values,
     context and both normalised sums (9 vectors with their dropout draws), the
     wide activation three times, and of each head its scores twice and the
     draws; a softmax over the vocabulary its logits, their exponentials and
-    gradients in float32. What does not learn keeps nothing.
-
-    Args:
-      networks: Of `ablations.networks`.
-      examples: At once.
-      width: Bytes of a number.
+    gradients in float32. What does not learn keeps nothing. `width` is that of
+    a number, in bytes.
     """
     total = 0.0
     for network in networks:
@@ -458,40 +416,70 @@ class Cost:
     infer_length: int
 
 
-def _transformer(
-    batch_size: int,
-    train_steps: float,
-    hidden_size: int,
-    num_hidden_layers: int,
-    generator_hidden_size: int | None = None,
-    **sizes,
-) -> Callable[[int, bool], Cost]:
-    """BERT and its kind; ELECTRA, where there is a generator.
+def model_costs(infer_length: int = 128) -> dict[str, Cost]:
+    """Every model of the paper's tables, by its name in the original.
 
-    That one has as many layers, and tied embeddings.
+    Args:
+      infer_length: Tokens of the example that inference is counted for. ELMo
+        and XLNet have figures for one length only.
+
+    Returns:
+      Name -> cost.
     """
 
-    def cost(infer_length: int, corrected: bool) -> Cost:
-        model = Transformer(
-            hidden_size, num_hidden_layers, corrected=corrected, **sizes
-        )
+    def bert(
+        batch_size, train_steps, hidden_size, layers, generator=None, **sizes
+    ) -> Cost:
+        """BERT and its kind; ELECTRA, where a generator has a hidden size."""
+        model = Transformer(hidden_size, layers, **sizes)
         short = dataclasses.replace(model, max_seq_length=infer_length)
-        if generator_hidden_size is None:
+        if generator is None:
             train_flops = model.train_flops(batch_size, train_steps)
         else:
             train_flops = electra_train_flops(
-                model,
-                generator_hidden_size,
-                num_hidden_layers,
-                batch_size,
-                train_steps,
+                model, generator, layers, batch_size, train_steps
             )
         return Cost(train_flops, short.infer_flops(), infer_length)
 
-    return cost
+    electra_large = {"hidden_size": 1024, "layers": 24, "generator": 256}
+    return {
+        # Counts by TensorFlow, as the original has them: a forward pass over 20
+        # examples of 128 words with the softmax; 10 epochs over the 768,648,884
+        # words of the LM1B benchmark.
+        "elmo": Cost(
+            2 * 10 * 768648884 * 568093262680 / (20 * 128),
+            568093262680 / 20,
+            128,
+        ),
+        "gpt": bert(
+            128, 960800, 768, 12, vocab_size=40000, output_fraction=1.0
+        ),
+        "bert_small": bert(
+            128, 1.45e6, 256, 12, embedding_size=128, max_seq_length=128
+        ),
+        "bert_base": bert(256, 1e6, 768, 12),
+        "bert_large": bert(256, 1e6, 1024, 24),
+        # Relative attention, over 32 examples of 512 tokens; 500,000 steps of
+        # 8192 examples.
+        "xlnet": Cost(
+            2 * 500000 * 8192 * 15064773691518 / 32, 15064773691518 / 32, 512
+        ),
+        # Treated as BERT: what sets these apart hardly changes the count.
+        "roberta": bert(8000, 500000, 1024, 24, vocab_size=50265),
+        "albert": bert(
+            4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
+        ),
+        "t5_11b": _t5_11b(infer_length),
+        "electra_small": bert(
+            128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
+        ),
+        "electra_base": bert(256, 766000, 768, 12, 256),
+        "electra_400k": bert(2048, 400000, **electra_large),
+        "electra_1.75M": bert(2048, 1.75e6, **electra_large),
+    }
 
 
-def _t5_11b(infer_length: int, corrected: bool) -> Cost:
+def _t5_11b(infer_length: int) -> Cost:
     """An encoder without softmax and a decoder that predicts every token."""
     encoder = Transformer(
         hidden_size=1024,
@@ -501,90 +489,14 @@ def _t5_11b(infer_length: int, corrected: bool) -> Cost:
         num_attention_heads=128,
         head_size=128,
         output_fraction=0.0,
-        corrected=corrected,
     )
     decoder = dataclasses.replace(encoder, output_fraction=1.0, is_decoder=True)
-    train_flops = sum(
-        half.train_flops(batch_size=2048, train_steps=1e6)
-        for half in (encoder, decoder)
-    )
-    infer_flops = 0.0
+    train_flops = infer_flops = 0.0
     for half in (encoder, decoder):
+        train_flops += half.train_flops(batch_size=2048, train_steps=1e6)
         short = dataclasses.replace(half, max_seq_length=infer_length)
         infer_flops += short.encoder_flops() + short.embedding_flops_output()
     return Cost(train_flops, infer_flops, infer_length)
-
-
-def _elmo(infer_length: int, corrected: bool) -> Cost:
-    """Not a transformer: a count by TensorFlow, as the original has it.
-
-    10 epochs over the 768,648,884 words of the LM1B benchmark; a forward pass
-    over 20 examples of 128 words takes 568,093,262,680 operations, its softmax
-    included.
-    """
-    del infer_length, corrected
-    forward, batch_size, length = 568093262680, 20, 128
-    words = FORWARD_PASSES_OF_A_STEP * 10 * 768648884
-    return Cost(
-        words * forward / (batch_size * length), forward / batch_size, length
-    )
-
-
-def _xlnet(infer_length: int, corrected: bool) -> Cost:
-    """Relative attention is not counted here: a count by TensorFlow.
-
-    500,000 steps of 8192 examples; a forward pass over 32 examples of 512
-    tokens takes 15,064,773,691,518 operations, as the original has it.
-    """
-    del infer_length, corrected
-    forward, batch_size, length = 15064773691518, 32, 512
-    examples = FORWARD_PASSES_OF_A_STEP * 500000 * 8192
-    return Cost(examples * forward / batch_size, forward / batch_size, length)
-
-
-# Name in the original -> cost of inference at a length, corrected or not.
-MODELS: dict[str, Callable[[int, bool], Cost]] = {
-    "elmo": _elmo,
-    "gpt": _transformer(
-        128, 960800, 768, 12, vocab_size=40000, output_fraction=1.0
-    ),
-    "bert_small": _transformer(
-        128, 1.45e6, 256, 12, embedding_size=128, max_seq_length=128
-    ),
-    "bert_base": _transformer(256, 1e6, 768, 12),
-    "bert_large": _transformer(256, 1e6, 1024, 24),
-    "xlnet": _xlnet,
-    # Treated as BERT: what sets these apart hardly changes the count.
-    "roberta": _transformer(8000, 500000, 1024, 24, vocab_size=50265),
-    "albert": _transformer(
-        4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
-    ),
-    "t5_11b": _t5_11b,
-    "electra_small": _transformer(
-        128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
-    ),
-    "electra_base": _transformer(256, 766000, 768, 12, 256),
-    "electra_400k": _transformer(2048, 400000, 1024, 24, 256),
-    "electra_1.75M": _transformer(2048, 1.75e6, 1024, 24, 256),
-}
-
-
-def model_costs(
-    infer_length: int = 128, corrected: bool = False
-) -> dict[str, Cost]:
-    """Every model of the paper's tables.
-
-    Args:
-      infer_length: Tokens of the example that inference is counted for. ELMo
-        and XLNet have figures for one length only.
-      corrected: Count the two terms in full that the original counts in part.
-
-    Returns:
-      Name -> cost.
-    """
-    return {
-        name: cost(infer_length, corrected) for name, cost in MODELS.items()
-    }
 
 
 def table(costs: dict[str, Cost]) -> str:

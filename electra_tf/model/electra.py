@@ -75,14 +75,7 @@ class MaskedLmHead(encoder.Layer):
         )
 
     def call(self, x):
-        """Scores the vocabulary.
-
-        Args:
-          x: <float>[B, N, D].
-
-        Returns:
-          <float>[B, N, V].
-        """
+        """<float>[B, N, D] -> scores of the vocabulary <float>[B, N, V]."""
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.input_size])
         activated = kernels.activation(
@@ -112,14 +105,7 @@ class DiscriminatorHead(encoder.Layer):
         self.dense_1.build((None, self.config.hidden_size))
 
     def call(self, x):
-        """Scores every token.
-
-        Args:
-          x: <float>[B, L, D].
-
-        Returns:
-          <float>[B, L], before the sigmoid; high where replaced.
-        """
+        """<float>[B, L, D] -> <float>[B, L], high where replaced."""
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.config.hidden_size])
         activated = kernels.activation(
@@ -345,13 +331,7 @@ class PretrainingModel(keras.Model):
     ) -> tuple[tf.Tensor, dict[str, losses.Sums]]:
         """The engine's view of the model, see `engine.LossFunction`.
 
-        Args:
-          features: See `call`; with "noise", a masking.Noise.
-          dropout_seed: See `call`.
-          all_reduce_sum: See `call`.
-
-        Returns:
-          "total_loss" of `call`, and `metric_sums`.
+        "total_loss" of `call` and `metric_sums`; "noise" is a feature.
         """
         features = dict(features)
         noise = features.pop("noise")
@@ -436,14 +416,7 @@ class PretrainingModel(keras.Model):
         return outputs["mlm_output"].loss
 
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
-        """The original's evaluation metrics of one batch, as sums.
-
-        Args:
-          outputs: Of `call`.
-
-        Returns:
-          Name -> losses.Sums.
-        """
+        """The original's evaluation metrics of what `call` says, as sums."""
         masked = outputs["masked_inputs"]
         sums = losses.masked_lm_sums(
             outputs["mlm_output"],

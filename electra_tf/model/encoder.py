@@ -60,37 +60,20 @@ class Dropout:
         self.rate = rate
 
     def __call__(self, x: tf.Tensor, key: tf.Tensor | None) -> tf.Tensor:
-        """Applies dropout.
+        """Applies dropout after a key <int32>[2]; None for no dropout."""
+        if not self.drops(key):
+            return x
+        return kernels.dropout(x, key, rate=self.rate)
 
-        Args:
-          x: <float>[...].
-          key: <int32>[2], or None for no dropout.
-
-        Returns:
-          <float>[...].
-        """
-        draws = self.draws(key)
-        return x if draws is None else kernels.dropout(x, draws)
-
-    def draws(self, key: tf.Tensor | None) -> kernels.Draws | None:
-        """What decides which activations are dropped; None for no dropout."""
-        if key is None or not self.rate:
-            return None
-        return kernels.Draws(key, self.rate)
+    def drops(self, key: tf.Tensor | None) -> bool:
+        """Whether there is a dropout."""
+        return key is not None and self.rate > 0.0
 
 
 def dropout_keys(
     dropout_seed: tf.Tensor | None, number: int
 ) -> list[tf.Tensor | None]:
-    """A key for each of some dropouts.
-
-    Args:
-      dropout_seed: <int32>[2], or None for no dropout.
-      number: How many.
-
-    Returns:
-      <int32>[2] each, or None each.
-    """
+    """A key <int32>[2] for each of some dropouts; None for no dropout."""
     if dropout_seed is None:
         return [None] * number
     return list(kernels.draw_keys(dropout_seed, number))
@@ -192,16 +175,9 @@ class Embeddings(Layer):
         self.layer_norm.build()
 
     def call(self, input_ids, segment_ids, dropout_key=None, is_shared=False):
-        """Looks up and adds the three embeddings.
+        """Looks up and adds the three embeddings, <float>[B, L, E].
 
-        Args:
-          input_ids: <int32>[B, L].
-          segment_ids: <int32>[B, L].
-          dropout_key: <int32>[2], or None.
-          is_shared: Whether another encoder than the owner asks.
-
-        Returns:
-          <float>[B, L, E].
+        `is_shared` says that another encoder than the owner asks.
         """
         length = size_of_axis(input_ids, 1)
         words = self._look_up(self.word_embeddings, input_ids)
@@ -246,14 +222,9 @@ class SelfAttention(Layer):
     def call(self, x, attention_bias, dropout_key=None):
         """Attends within each sequence.
 
-        Args:
-          x: <float>[B * L, D].
-          attention_bias: <float32>[B, 1, 1 or L, L], added to the scores.
-          dropout_key: <int32>[2], or None.
-
-        Returns:
-          Context <float>[B * L, D] and probabilities <float32>[B, H, L, L]
-          (before dropout).
+        Takes <float>[B * L, D] and what is added to the scores <float32>[B, 1,
+        1 or L, L]. Returns the context <float>[B * L, D] and the probabilities
+        <float32>[B, H, L, L] before dropout.
         """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
@@ -268,15 +239,16 @@ class SelfAttention(Layer):
         query = split_heads(self.query(x))
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
-        draws = self.dropout.draws(dropout_key)
         scale = width**-0.5
-        if draws is None:
+        if not self.dropout.drops(dropout_key):
             scores = tf.matmul(query, key, transpose_b=True)
             probs = kernels.attention_probs(scores, attention_bias, scale)
             context = tf.matmul(tf.cast(probs, x.dtype), value)
         else:
             context, probs = kernels.dropped_attention(
-                query, key, value, attention_bias, scale, draws
+                *(query, key, value, attention_bias, dropout_key),
+                scale=scale,
+                rate=self.dropout.rate,
             )
         if heads > 1:
             context = tf.transpose(context, [0, 2, 1, 3])
@@ -301,11 +273,11 @@ class ResidualOutput(Layer):
 
     def call(self, x, residual, dropout_key=None):
         x = self.dense(x)
-        draws = self.dropout.draws(dropout_key)
-        if draws is None:
+        if not self.dropout.drops(dropout_key):
             return self.layer_norm(x + residual)
+        weights = self.layer_norm.weights_as_tensors()
         return kernels.add_and_normalize(
-            x, residual, *self.layer_norm.weights_as_tensors(), draws
+            x, residual, *weights, dropout_key, rate=self.dropout.rate
         )
 
 
@@ -365,16 +337,9 @@ class TransformerLayer(Layer):
         self.residual_output.build()
 
     def call(self, x, attention_bias, dropout_keys=None):
-        """Transforms a batch of sequences.
+        """<float>[B * L, D] -> the same, and the attention's probabilities.
 
-        Args:
-          x: <float>[B * L, D].
-          attention_bias: <float32>[B, 1, 1 or L, L].
-          dropout_keys: <int32>[2] for each of its dropouts; None, and so in
-            inference, for no dropout.
-
-        Returns:
-          <float>[B * L, D] and attention probabilities <float32>[B, H, L, L].
+        `dropout_keys` has a key for each of its dropouts; None in inference.
         """
         is_training = dropout_keys is not None
         *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
@@ -418,13 +383,8 @@ class TransformerStack(Layer):
 def attention_bias(input_mask: tf.Tensor, direction: str = "both") -> tf.Tensor:
     """What is added to attention scores so that padding is not attended to.
 
-    Args:
-      input_mask: <int32>[B, L].
-      direction: 'both', or 'left_to_right' or 'right_to_left' for a tower that
-        sees no token after, or before, its own.
-
-    Returns:
-      <float32>[B, 1, 1, L], or [B, 1, L, L] for one direction.
+    <float32>[B, 1, 1, L]; or [B, 1, L, L] for the direction 'left_to_right' or
+    'right_to_left', where no token after, or before, its own is seen.
     """
     # Not by indexing with newaxis, which LiteRT has no op for.
     allowed = tf.expand_dims(tf.cast(input_mask, tf.float32), 1)

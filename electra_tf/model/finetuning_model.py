@@ -33,18 +33,7 @@ class TaskSpecific(encoder.Layer):
         teacher_forcing=False,
         only=None,
     ):
-        """Calls the heads on the whole batch.
-
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: See `FinetuningModel.call`.
-          dropout_seed: <int32>[2], or None for no dropout.
-          teacher_forcing: See `FinetuningModel.call`.
-          only: See `FinetuningModel.call`.
-
-        Returns:
-          Task name -> the head's outputs.
-        """
+        """Task name -> outputs of its head, called on the whole batch."""
         outputs = {}
         for index, head in enumerate(self.heads):
             if only not in (None, head.task_name):
@@ -191,13 +180,9 @@ class FinetuningModel(keras.Model):
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
         """What accumulates over the batches of an evaluation.
 
-        Args:
-          outputs: Of `call`.
-
-        Returns:
-          "loss", the mean over all real rows, and for each task
-          "<task>_loss" and what its head adds, such as "<task>_accuracy".
-          Nothing where the outputs hold no loss.
+        "loss", the mean over all real rows, and for each task "<task>_loss"
+        and what its head adds, such as "<task>_accuracy". Nothing where the
+        outputs hold no loss.
         """
         if "total_loss" not in outputs:
             return {}

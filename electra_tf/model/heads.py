@@ -120,8 +120,8 @@ class PooledHead(Head):
     """A dense layer on one vector of the whole text.
 
     Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
+      task_name: Prefix of the task's features; scope of its variables.
+      hidden_size: Width of the encoder's outputs.
       num_labels: Width of the dense layer; 1 for a number.
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
@@ -129,7 +129,7 @@ class PooledHead(Head):
       pooling: One of `configs.POOLINGS`; may be set before the first call.
 
     Raises:
-      ValueError: If there is no such activation or pooling.
+      ValueError: If there is no such pooling.
     """
 
     def __init__(
@@ -148,11 +148,6 @@ class PooledHead(Head):
                 f"Received: {pooling!r}."
             )
         self.pooling = pooling
-        if hidden_activation not in (None, "gelu"):
-            raise ValueError(
-                "Expected the hidden_activation 'gelu' or None. Received: "
-                f"{hidden_activation!r}."
-            )
         self.hidden: keras.layers.Dense | None = None
         if hidden_activation:
             self.hidden = encoder.dense(hidden_size, None, "hidden")
@@ -217,12 +212,7 @@ class PooledHead(Head):
 def mean_of_tokens(sequence: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     """The mean vector of a row's tokens, [CLS] and [SEP] included.
 
-    Args:
-      sequence: <float>[B, L, D].
-      input_mask: <int32>[B, L], 1 on tokens.
-
-    Returns:
-      [B, D] of the dtype of `sequence`, summed in float32; 0 without tokens.
+    [B, D] of the dtype of `sequence`, summed in float32; 0 without tokens.
     """
     mask = tf.cast(input_mask, tf.float32)
     # A product that LiteRT has, too.
@@ -313,13 +303,7 @@ class RegressionHead(PooledHead):
 
 
 class TaggingHead(Head):
-    """One label for each word, read at the word's first token.
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      num_labels: Number of classes.
-    """
+    """One label of `num_labels` for each word, read at its first token."""
 
     labels = ("labels", "labels_mask")
 
@@ -334,17 +318,10 @@ class TaggingHead(Head):
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Tags a batch. No dropout here, as in the original.
 
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: With `<task>_labeled_positions` <int32>[B, L], the first
-            tokens of words.
-          dropout_seed: Ignored.
-          teacher_forcing: Ignored.
-
-        Returns:
-          `logits` <float32>[B, L, C] and `predictions` <int32>[B, L], in the
-          order of words, as `labels` <int32>[B, L] and `labels_mask`
-          <float32>[B, L] are.
+        Of `<task>_labeled_positions` <int32>[B, L], the first tokens of words,
+        come `logits` <float32>[B, L, C] and `predictions` <int32>[B, L], in the
+        order of words, as `labels` <int32>[B, L] and `labels_mask` <float32>[B,
+        L] are.
         """
         words = tf.gather(
             encoder_outputs["sequence_output"],
@@ -376,11 +353,6 @@ class QuestionAnsweringHead(Head):
     With joint prediction, the end is predicted from the start: from the true
     start when teaching, else from each of the `beam_size` best starts
     (arXiv:2003.10555, section 3.1, after XLNet).
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      config: The options.
     """
 
     labels = ("start_positions", "end_positions")
@@ -393,14 +365,11 @@ class QuestionAnsweringHead(Head):
     ):
         super().__init__(task_name, hidden_size)
         self.config = config
-        num_unnamed = 0
+        # TF1 numbers the layers without a name.
+        names = iter(["dense", *(f"dense_{i}" for i in range(1, 4))])
 
         def unnamed(units: int) -> keras.layers.Dense:
-            """TF1 numbers the layers without a name: dense, dense_1, ..."""
-            nonlocal num_unnamed
-            name = f"dense_{num_unnamed}" if num_unnamed else "dense"
-            num_unnamed += 1
-            return encoder.dense(units, None, name)
+            return encoder.dense(units, None, next(names))
 
         self.start = unnamed(1)
         self.qa_hidden: keras.layers.Dense | None = None
@@ -416,21 +385,19 @@ class QuestionAnsweringHead(Head):
 
     def build(self, input_shape=None):
         width = self.hidden_size
-        self.start.build((None, width))
-        if self.qa_hidden is not None:
-            self.qa_hidden.build((None, 2 * width))
-        self.end.build(
-            (None, width if self.qa_hidden is None else QA_HIDDEN_SIZE)
+        of_end = width if self.qa_hidden is None else QA_HIDDEN_SIZE
+        of_answerable = (
+            width if self.answerable_hidden is None else QA_HIDDEN_SIZE
         )
-        if self.answerable_hidden is not None:
-            self.answerable_hidden.build((None, 2 * width))
-        if self.answerable is not None:
-            self.answerable.build(
-                (
-                    None,
-                    width if self.answerable_hidden is None else QA_HIDDEN_SIZE,
-                )
-            )
+        for layer, input_size in (
+            (self.start, width),
+            (self.qa_hidden, 2 * width),
+            (self.end, of_end),
+            (self.answerable_hidden, 2 * width),
+            (self.answerable, of_answerable),
+        ):
+            if layer is not None:
+                layer.build((None, input_size))
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Looks for answers in a batch. No dropout here, as in the original.

@@ -15,7 +15,6 @@ Shapes: B batch, L length, D hidden, H heads.
 
 import functools
 import math
-import typing
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -29,31 +28,12 @@ _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 _LAST_SHIFT = 14
 
 
-class Draws(typing.NamedTuple):
-    """What one dropout keeps.
-
-    Attributes:
-      key: <int32>[2], random.
-      rate: Share that becomes 0.
-    """
-
-    key: tf.Tensor
-    rate: float
-
-
 def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
-    """Draws the keys of some dropouts, all at once.
+    """The keys <int32>[2] of some dropouts, drawn all at once.
 
     A draw of its own for each would be nearly a third of all operations in the
-    graph of a step.
-
-    Args:
-      seed: <int32>[2].
-      number: How many.
-
-    Returns:
-      <int32>[2] each, the same wherever the code runs: integers, since XLA
-      makes other floats of the same bits.
+    graph of a step. Integers are the same wherever the code runs; of the same
+    bits XLA makes other floats.
     """
     keys = tf.random.stateless_uniform(
         [number, 2],
@@ -72,13 +52,6 @@ def random_bits(shape: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     A hash of the place and the key, since generating bits beforehand, by Philox
     or the like, takes three times as long as the whole of dropout does without,
     and backward they would have to be kept.
-
-    Args:
-      shape: <int32>[rank].
-      key: <int32>[2].
-
-    Returns:
-      <uint32>[*shape], uniform over all values.
     """
     key = tf.bitcast(key, tf.uint32)
     # 0, by two shifts that no compiler of graphs looks through. Where shapes
@@ -109,19 +82,10 @@ def _xor_shifted(bits: tf.Tensor, shift: int) -> tf.Tensor:
 def drop(
     x: tf.Tensor, key: tf.Tensor, rate: float, dtype: tf.DType | None = None
 ) -> tf.Tensor:
-    """Sets what was drawn to 0 and scales the rest.
+    """Sets a share `rate` of a tensor to 0 and scales the rest.
 
     In float32, so that the scale is no rounded one: in bfloat16 that of 0.1
     would be 1.1094, not 1.1111.
-
-    Args:
-      x: <float>[...].
-      key: <int32>[2], see `Draws`.
-      rate: Share that becomes 0.
-      dtype: Of the result; by default that of `x`.
-
-    Returns:
-      <float>[...].
     """
     is_kept = random_bits(tf.shape(x), key) >= tf.constant(
         round(rate * 2**32), tf.uint32
@@ -140,13 +104,8 @@ def _has_gpu() -> bool:
 def one_pass(function: Callable) -> Callable:
     """Compiles a pure function of tensors, for graphs that train on a CPU.
 
-    On a GPU some 290 programs a step would each have to be started.
-
-    Args:
-      function: Takes and returns tensors; other arguments are constants.
-
-    Returns:
-      The function, with an argument `compiles` that says whether to.
+    On a GPU some 290 programs a step would each have to be started. The
+    function gets an argument `compiles` that says whether to.
     """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
@@ -159,17 +118,10 @@ def one_pass(function: Callable) -> Callable:
 
 
 def products_with_table(x: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-    """Scalar products of vectors with the rows of an embedding table.
+    """Scalar products of <float>[N, E] with the V rows of an embedding table.
 
     A GPU's tensor cores want rows by eights, which 30,522 are not: there it
     gets six rows of zeros more, whose products are cut off.
-
-    Args:
-      x: <float>[N, E].
-      table: <float>[V, E].
-
-    Returns:
-      <float>[N, V].
     """
     num_rows = table.shape[0]
     if num_rows % 8 and _has_gpu():
@@ -184,14 +136,6 @@ def with_gradient(function: Callable) -> Callable:
     In a graph TensorFlow keeps what a custom gradient refers to for as long as
     the process lives: the whole graph, and what its variables hold. A graph of
     the function's own has no variables.
-
-    Args:
-      function: As for `tf.custom_gradient`: takes tensors, of integers as well,
-        and returns tensors and their gradient function. Other arguments, by
-        keyword, are constants. Variables are read before.
-
-    Returns:
-      The function, without the gradient function among what it returns.
     """
 
     def differentiable(*tensors, **constants):
@@ -209,24 +153,14 @@ def with_gradient(function: Callable) -> Callable:
         # A function that reads variables has a state, and always runs.
         return chosen(*map(tf.convert_to_tensor, tensors), **constants)
 
+    del call.__wrapped__  # AutoGraph would call that instead.
     return call
 
 
-def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
-    """`drop`, in training.
-
-    Args:
-      x: <float>[...].
-      draws: Of the dropout.
-
-    Returns:
-      <float>[...].
-    """
-    return _dropout(x, draws.key, rate=draws.rate)
-
-
 @with_gradient
-def _dropout(x, key, rate):
+def dropout(x, key, rate):
+    """`drop`, in training."""
+
     def gradient(upstream):
         return _drop(upstream, key, rate, compiles=True), None
 
@@ -241,17 +175,9 @@ def activation(
 ) -> tf.Tensor:
     """The activation of a name, as in the original's `get_activation`.
 
-    GELU is x * Phi(x).
-
-    Args:
-      x: <float>[...].
-      is_training: Compile what takes more than one operation.
-      hidden_act: One of `configs.HIDDEN_ACTS`: "gelu" for Phi by the error
-        function, "gelu_new" for its tanh approximation (arXiv:1606.08415,
-        section 2).
-
-    Returns:
-      <float>[...].
+    GELU is x * Phi(x): "gelu" has Phi by the error function, "gelu_new" its
+    tanh approximation (arXiv:1606.08415, section 2). In training what takes
+    more than one operation is compiled.
     """
     simple = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
     if hidden_act in simple:
@@ -281,12 +207,6 @@ def wide(function: Callable) -> Callable:
 
     In bfloat16 every operation would round: XLA's loops are half as fast then,
     and less exact.
-
-    Args:
-      function: Takes floats of one dtype and returns one.
-
-    Returns:
-      The function, which returns the dtype that it gets.
     """
 
     @functools.wraps(function)
@@ -335,22 +255,9 @@ def _gelu_new_gradient(x, upstream):
     return upstream * (phi + 0.5 * x * (1.0 - tf.square(tanh)) * inner_slope)
 
 
-def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Layer normalisation over the last axis, in float32.
-
-    Args:
-      x: <float>[..., D].
-      gamma: <float32>[D].
-      beta: <float32>[D].
-
-    Returns:
-      <float>[..., D].
-    """
-    return _layer_norm(x, gamma, beta)
-
-
 @with_gradient
-def _layer_norm(x, gamma, beta):
+def layer_norm(x, gamma, beta):
+    """Layer normalisation over the last axis, in float32."""
     output, normalized, scale = _normalize(x, gamma, beta)
 
     def gradient(upstream):
@@ -362,32 +269,9 @@ def _layer_norm(x, gamma, beta):
     return output, gradient
 
 
-def add_and_normalize(
-    x: tf.Tensor,
-    residual: tf.Tensor,
-    gamma: tf.Tensor,
-    beta: tf.Tensor,
-    draws: Draws,
-) -> tf.Tensor:
-    """layer_norm(dropout(x) + residual), in training.
-
-    Args:
-      x: <float>[..., D].
-      residual: <float>[..., D].
-      gamma: <float32>[D].
-      beta: <float32>[D].
-      draws: Of the dropout.
-
-    Returns:
-      <float>[..., D].
-    """
-    return _add_and_normalize(
-        x, residual, gamma, beta, draws.key, rate=draws.rate
-    )
-
-
 @with_gradient
-def _add_and_normalize(x, residual, gamma, beta, key, rate):
+def add_and_normalize(x, residual, gamma, beta, key, rate):
+    """layer_norm(dropout(x) + residual), in training."""
     output, normalized, scale = _drop_add_normalize(
         x, residual, gamma, beta, key, rate, compiles=True
     )
@@ -449,53 +333,19 @@ def _normalize_gradient(upstream, normalized, scale, gamma):
 def attention_probs(
     scores: tf.Tensor, bias: tf.Tensor, scale: float
 ) -> tf.Tensor:
-    """softmax(scores * scale + bias) in float32.
-
-    Args:
-      scores: <float>[B, H, L, L].
-      bias: <float32>[B, 1, 1 or L, L].
-      scale: Of the scores.
-
-    Returns:
-      <float32>[B, H, L, L].
-    """
+    """softmax(scores * scale + bias) in float32."""
     return tf.nn.softmax(tf.cast(scores * scale, tf.float32) + bias)
 
 
-def dropped_attention(
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    bias: tf.Tensor,
-    scale: float,
-    draws: Draws,
-) -> tuple[tf.Tensor, tf.Tensor]:
+@with_gradient
+def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     """dropout(attention_probs(query key^T, ...)) value, in training.
 
     The product, its scale, the bias and the softmax stay TensorFlow's ops,
     which it merges where it can: XLA's maximum of every row alone takes about
-    as long as oneDNN's softmax.
-
-    Args:
-      query: <float>[B, H, L, D / H].
-      key: <float>[B, H, L, D / H].
-      value: <float>[B, H, L, D / H].
-      bias: <float32>[B, 1, 1 or L, L]; takes no gradient.
-      scale: Of the scores.
-      draws: Of the dropout.
-
-    Returns:
-      The context <float>[B, H, L, D / H], and the probabilities <float32>[B, H,
-      L, L] before dropout, which are to look at: no gradient goes through them.
+    as long as oneDNN's softmax. The probabilities before dropout, which it
+    returns beside the context, are to look at: no gradient goes through them.
     """
-    context, probs = _dropped_attention(
-        query, key, value, bias, draws.key, scale=scale, rate=draws.rate
-    )
-    return context, tf.stop_gradient(probs)
-
-
-@with_gradient
-def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     scores = tf.matmul(query, key, transpose_b=True)
     probs = attention_probs(scores, bias, scale)
     dropped = _drop(probs, dropout_key, rate, value.dtype, compiles=True)
@@ -528,7 +378,7 @@ def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
             None,
         )
 
-    return (context, probs), gradient
+    return (context, tf.stop_gradient(probs)), gradient
 
 
 @one_pass

@@ -35,13 +35,8 @@ def weighted_mean(
 ) -> tf.Tensor:
     """sum(values * weights) / (sum(weights) + 1e-6), the original's mean.
 
-    Args:
-      values: <float32>[...].
-      weights: <float32>[...].
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      <float32>[], this replica's share of the mean.
+    Returns this replica's share; `all_reduce_sum` sums the weights over
+    replicas.
     """
     total = all_reduce_sum(tf.reduce_sum(weights))
     return tf.reduce_sum(values * weights) / (total + WEIGHT_FLOOR)
@@ -90,7 +85,8 @@ def masked_lm_output(
     )
 
 
-def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+@kernels.with_gradient
+def cross_entropy(logits, token_ids):
     """-log softmax(logits)[token], its gradient written out.
 
     TensorFlow's operation goes through the vocabulary twice as often. What is
@@ -104,11 +100,6 @@ def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
     Returns:
       <float32>[B, N].
     """
-    return _cross_entropy(logits, token_ids)
-
-
-@kernels.with_gradient
-def _cross_entropy(logits, token_ids):
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     exps = tf.exp(logits - largest)
     total = tf.reduce_sum(exps, axis=-1)
@@ -196,13 +187,7 @@ def rewards(
 ) -> tf.Tensor:
     """R of Appendix F: the discriminator's loss at each sampled token.
 
-    Args:
-      disc_logits: <float32>[B, L], high where replaced.
-      is_fake_tokens: <int32>[B, L].
-      masked_lm_positions: <int32>[B, N].
-
-    Returns:
-      <float32>[B, N], nats, without gradient.
+    <float32>[B, N], nats, without gradient.
     """
     per_token_loss = tf.nn.sigmoid_cross_entropy_with_logits(
         labels=tf.cast(is_fake_tokens, tf.float32), logits=disc_logits
@@ -272,14 +257,8 @@ def masked_lm_sums(
 ) -> dict[str, Sums]:
     """Accuracy and loss of the generator over one batch, before dividing.
 
-    Args:
-      output: The generator's output.
-      token_ids: <int32>[B, N].
-      weights: <float32>[B, N].
-      sampled_ids: <int32>[B, N], for how often a sample is the true token.
-
-    Returns:
-      Sums under the original's metric names.
+    Under the original's names; `sampled_ids` <int32>[B, N] add how often a
+    sample is the true token.
     """
     sums = {
         "masked_lm_accuracy": weighted_sums(output.preds == token_ids, weights),
@@ -297,18 +276,11 @@ def discriminator_sums(
 ) -> dict[str, Sums]:
     """The discriminator's metrics over one batch, before dividing.
 
-    As in the original, disc_auc counts padding as label 0 with probability 0,
-    and disc_precision and disc_recall are accuracies weighted by prediction or
-    label.
-
-    Args:
-      output: The discriminator's output.
-      input_mask: <int32>[B, L].
-
-    Returns:
-      Sums under the original's metric names. "disc_auc" holds histograms of
-      the probabilities <float32>[201]: of replaced tokens as `value`, of all
-      others as `weight`.
+    Under the original's names and as in the original: disc_auc counts padding
+    as label 0 with probability 0, and disc_precision and disc_recall are
+    accuracies weighted by prediction or label. "disc_auc" holds histograms of
+    the probabilities <float32>[201]: of replaced tokens as `value`, of all
+    others as `weight`.
     """
     correct = output.preds == output.labels
     labels = output.labels * input_mask
@@ -350,14 +322,8 @@ def auc(positives, negatives) -> tf.Tensor:
     """Area under the ROC curve by trapezoids, as tf.metrics.auc has it.
 
     Its 1e-6 makes every recall 1 where nothing was replaced, so the area is
-    that under the fallout, and almost 1.
-
-    Args:
-      positives: <float64>[201], the histogram of replaced tokens.
-      negatives: <float64>[201], that of all others.
-
-    Returns:
-      <float64>[].
+    that under the fallout, and almost 1. `positives` and `negatives` are
+    <float64>[201], the histograms of replaced tokens and of all others.
     """
     # Entry i: how many exceed threshold i.
     true_positives = tf.cumsum(positives, reverse=True)[1:]

@@ -87,12 +87,7 @@ class Cut(typing.NamedTuple):
 
 
 def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
-    """Windows of texts; one for a text that fits into it.
-
-    Args:
-      features: `input_ids` and `input_mask` <int32>[B, T] of single texts.
-      windows: How to cut.
-    """
+    """Windows of single texts <int32>[B, T]; one for a text that fits."""
     input_ids, input_mask = features["input_ids"], features["input_mask"]
     num_texts, longest = _sizes(input_ids)
     stride, length = windows.stride, tf.minimum(longest, windows.max_seq_length)
@@ -148,9 +143,6 @@ def fill_up(of: Cut) -> Cut:
     which takes seconds and megabytes. Batches of 32 long texts have hundreds of
     numbers of windows; filled up they have some 35, for a twentieth more work.
     Dropout draws for the windows what it draws without.
-
-    Args:
-      of: W windows.
     """
     num_windows = tf.shape(of.text)[0]
     place = tf.searchsorted(_NUMBERS, num_windows[tf.newaxis])[0]
@@ -166,14 +158,9 @@ def fill_up(of: Cut) -> Cut:
 
 
 def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
-    """The mean over each text's windows, as they weigh.
+    """The mean over each text's windows, <float32>[B, ...], as they weigh.
 
-    Args:
-      values: <float32>[W, ...].
-      of: What the values are of.
-
-    Returns:
-      <float32>[B, ...]; 0 for a padding row whose window weighs nothing.
+    0 for a padding row whose window weighs nothing.
     """
 
     def of_texts(parts):

@@ -76,15 +76,27 @@ def masked_inputs():
 
 
 def test_replace_mlm_predicts_the_masked_tokens():
-    # p(5) is 3/4 in the first slot and 1/4 in the second; the last is unused.
-    logits = tf.math.log([[[0.25, 0.75], [0.75, 0.25], [0.5, 0.5]]])
-    inputs = masked_inputs()._replace(masked_lm_ids=tf.constant([[1, 1, 0]]))
-    output = ablations.replace_mlm_output(logits, inputs)
-    expected = -(math.log(0.75) + math.log(0.25)) / 2
+    model = build(discriminator_objective="replace_mlm")
+    outputs = forward(model)
+    masked, output = outputs["masked_inputs"], outputs["disc_output"]
+    sequence = outputs["discriminator_outputs"]["sequence_output"]
+    log_probs = tf.nn.log_softmax(model.masked_lm_predictions(sequence))
+    rows = [
+        (log_probs[row, position], token)
+        for row in range(3)
+        for position, token, weight in zip(
+            masked.masked_lm_positions[row].numpy(),
+            masked.masked_lm_ids[row].numpy(),
+            masked.masked_lm_weights[row].numpy(),
+            strict=True,
+        )
+        if weight
+    ]
+    expected = -np.mean([scores[token] for scores, token in rows])
     assert float(output.loss) == pytest.approx(expected, rel=1e-5)
-    sums = ablations.token_sums(output, inputs)
-    assert float(sums["disc_masked_lm_accuracy"].value) == 1.0
-    assert float(sums["disc_masked_lm_accuracy"].weight) == 2.0
+    accuracy = model.metric_sums(outputs)["disc_masked_lm_accuracy"]
+    correct = sum(int(np.argmax(scores)) == token for scores, token in rows)
+    assert (accuracy.value, accuracy.weight) == (correct, len(rows))
 
 
 def all_tokens(mask, copy_logits, seen):

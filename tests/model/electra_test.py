@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.model import ablations, electra, losses, masking
+from electra_tf.model import ablations, masking
 from tests import helpers
-from tests.model import encoder_test
 
 LENGTH = helpers.LENGTH
 SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
@@ -41,19 +40,7 @@ OBJECTIVES = {
         "untied_generator_embeddings": True,
     },
 }
-ENCODER = [
-    name.removeprefix("electra/")
-    for name in encoder_test.NAMES
-    if "layer_1" not in name
-]
-BESIDE_EMBEDDINGS = ENCODER[5:]
-HEAD = ["dense/kernel", "dense/bias", "LayerNorm/beta", "LayerNorm/gamma"]
-HEAD += ["output_bias"]
-DISCRIMINATOR_HEAD = ["dense/kernel", "dense/bias"]
-DISCRIMINATOR_HEAD += ["dense_1/kernel", "dense_1/bias"]
 TOWERS = ("generator_ltr", "generator_rtl")
-# As wide as the generator: no projection.
-OF_ITS_WIDTH = ENCODER[:5] + ENCODER[7:]
 
 
 def build(encoder=ONE_LAYER, **changes):
@@ -84,47 +71,6 @@ def of_ids(rows):
     ids = tf.constant(rows)
     mask = tf.cast(ids > 0, tf.int32)
     return {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids}
-
-
-SECOND = {"discriminator_predictions": DISCRIMINATOR_HEAD}
-MASKED_LM_HEAD = {"generator_predictions": HEAD}
-
-
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [
-        ("electra", {"generator": BESIDE_EMBEDDINGS} | MASKED_LM_HEAD | SECOND),
-        (
-            "untied_embeddings",
-            {"generator": OF_ITS_WIDTH} | MASKED_LM_HEAD | SECOND,
-        ),
-        ("tied", MASKED_LM_HEAD | SECOND),
-        ("uniform", SECOND),
-        ("masked_lm", MASKED_LM_HEAD),
-        (
-            "electric",
-            dict.fromkeys(TOWERS, BESIDE_EMBEDDINGS)
-            | {"cloze_predictions": HEAD}
-            | SECOND,
-        ),
-        # A set of tables for each tower, as wide as the tower.
-        (
-            "electric_untied_embeddings",
-            dict.fromkeys(TOWERS, OF_ITS_WIDTH)
-            | {"cloze_predictions": HEAD}
-            | SECOND,
-        ),
-    ],
-)
-def test_variables_have_the_names_of_the_original(objective, expected):
-    model = build(**OBJECTIVES[objective])
-    names = [
-        f"{scope}/{name}"
-        for scope, names in ({"electra": ENCODER} | expected).items()
-        for name in names
-    ]
-    assert sorted(v.path for v in model.variables) == sorted(names)
-    assert len(model.trainable_variables) == len(names)
 
 
 def test_variable_shapes_of_towers_with_tables_of_their_own():
@@ -241,15 +187,6 @@ def test_bfloat16_keeps_losses_in_float32(mixed_bfloat16):
     assert {v.dtype for v in model.variables} == {"float32"}
 
 
-def test_the_loss_is_the_weighted_sum():
-    model = build(gen_weight=2.0, disc_weight=3.0)
-    outputs = model(features(), noise(model.config, 3))
-    generator, discriminator = outputs["mlm_output"], outputs["disc_output"]
-    assert float(outputs["total_loss"]) == pytest.approx(
-        2 * float(generator.loss) + 3 * float(discriminator.loss)
-    )
-
-
 def test_an_untrained_model_knows_nothing():
     # 20 tokens, 2 labels.
     for changes, tolerance in (({}, 0.1), ({"uniform_generator": True}, 1e-6)):
@@ -271,16 +208,6 @@ def test_the_discriminator_does_not_train_the_generator():
     ):
         if variable.path.startswith("generator"):
             assert not np.any(gradient), variable.path
-
-
-def test_metrics_are_those_of_the_original():
-    names = {"masked_lm_accuracy", "masked_lm_loss"}
-    of_both = {"sampled_masked_lm_accuracy", "disc_loss", "disc_auc"}
-    of_both |= {"disc_accuracy", "disc_precision", "disc_recall"}
-    for has_both, more in ((False, set()), (True, of_both | {"replaced_rate"})):
-        model = build(electra_objective=has_both)
-        outputs = model(features(), noise(model.config, 3))
-        assert set(model.metric_sums(outputs)) == names | more
 
 
 def masked_inputs():
@@ -335,31 +262,6 @@ def test_temperature_flattens_the_samples():
     assert fake_data(logits, temperature=100.0)[0] == [9, 9, 9]
 
 
-def test_gumbel_noise_is_taken_by_its_rank():
-    uniform = np.full((1, 3, 20), 0.5, np.float32)
-    uniform[0, :, 7] = 0.9
-    fake = build()._get_fake_data(
-        masked_inputs(), tf.zeros([1, 3, 20]), tf.constant(uniform)
-    )
-    assert fake.sampled_ids.numpy().tolist() == [[7, 7, 7]]
-
-
-def test_masks_a_share_of_each_row():
-    model = build(masked_token_prob=1.0)
-    masked = model(features(), noise(model.config, 3))["masked_inputs"]
-    # 12, 11 and 10 tokens times 0.25 are 3, 2.75 and 2.5: 3, 3 and 2.
-    weights = masked.masked_lm_weights.numpy()
-    assert weights.tolist() == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]
-    ids = helpers.inputs([0, 1, 2])["input_ids"]
-    positions = masked.masked_lm_positions.numpy()
-    for row, after in enumerate(masked.input_ids.numpy()):
-        used = positions[row][positions[row] > 0]
-        assert (ids[row][used] > helpers.MASK).all()
-        assert (after[used] == helpers.MASK).all()
-        others = np.setdiff1d(np.arange(LENGTH), used)
-        assert (after == ids[row])[others].all()
-
-
 def test_a_row_without_candidates_has_no_predictions():
     ids = helpers.inputs([0, 1])["input_ids"].tolist()
     data = of_ids([*ids, [2, 3] + [0] * 10])
@@ -394,12 +296,6 @@ def test_masks_whole_words():
     assert masked == {(1, 2, 3), (3, 4, 5, 6)}
 
 
-def test_whole_words_need_the_vocabulary():
-    model = build(whole_word_masking=True)
-    with pytest.raises(ValueError, match="Expected continues_a_word"):
-        model(features(), noise(model.config, 3))
-
-
 def test_distinct_positions_do_not_outnumber_the_candidates():
     model = build(distinct_positions=True, mask_prob=0.5)
     # Four tokens of which two are words; 6 slots, 2 of them wanted.
@@ -407,28 +303,6 @@ def test_distinct_positions_do_not_outnumber_the_candidates():
     masked = model(data, noise(model.config, 1))["masked_inputs"]
     assert masked.masked_lm_positions.numpy().tolist() == [[1, 0, 0, 0, 0, 0]]
     assert masked.masked_lm_weights.numpy().tolist() == [[1, 0, 0, 0, 0, 0]]
-
-
-def test_electric_adds_the_noise_odds():
-    model = build(**OBJECTIVES["electric"])
-    data = features([0])
-    encoded = model.electra(**data)
-    own = model.discriminator_predictions(encoded["sequence_output"])
-    inputs = masking.Inputs(**data)
-    labels = tf.zeros_like(inputs.input_ids)
-    output = model._get_discriminator_output(
-        {
-            "masked_inputs": inputs,
-            "generator_outputs": {"cloze_logits": tf.zeros([1, LENGTH, 20])},
-            "fake_data": electra.FakeData(inputs, labels, labels),
-            "discriminator_outputs": encoded,
-        },
-        losses.identity,
-    )
-    # log q = log 1/20 of a uniform generator, and log(0.25 / 0.75).
-    np.testing.assert_allclose(
-        output.logits, own + math.log(1 / 20) + math.log(1 / 3), rtol=1e-5
-    )
 
 
 def test_electric_scores_a_token_without_seeing_it():

@@ -25,12 +25,11 @@ FOLDERS = sorted(
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_bfloat16_is_as_close_as_its_bits(folder, mixed_bfloat16):
-    golden = pretraining_parity._Folder(folder)
-    golden._load(0)
+    golden = pretraining_parity.Folder(folder)
+    golden.load(0)
     assert keras.config.dtype_policy().compute_dtype == "bfloat16"
-    outputs = golden._forward_all()
-    with np.load(folder / "outputs.npz") as npz:
-        recorded = {name: npz[name] for name in npz.files}
+    outputs = golden.forward_all()
+    recorded = golden.read("outputs.npz")
     compared = []
     for name, expected in recorded.items():
         found = [

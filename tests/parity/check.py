@@ -27,6 +27,13 @@ class Check:
     consumed: frozenset[str] = frozenset()
     information_only: bool = False
 
+    @classmethod
+    def of(cls, case, compared, error, tolerance, entries=(), folder=None):
+        """A check that read entries of a folder, which has the case's name."""
+        prefix = case if folder is None else folder
+        consumed = frozenset(f"{prefix}/{entry}" for entry in entries)
+        return cls(case, compared, float(error), float(tolerance), consumed)
+
     @property
     def passed(self) -> bool:
         """False for a NaN, too."""

@@ -18,6 +18,11 @@ def read_json(path: pathlib.Path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(path) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
 def magnitude(array) -> float:
     """The largest finite entry of an array, without its sign."""
     array = np.asarray(array, np.float64)
@@ -53,3 +58,10 @@ def num_different(ours, golden, where=None) -> float:
     if where is not None:
         different &= where
     return float(np.count_nonzero(different))
+
+
+def close_call(logits, predictions, tolerance=FORWARD_TOLERANCE) -> np.ndarray:
+    """Whether a prediction's logit is the best but for the tolerance."""
+    chosen = np.take_along_axis(logits, predictions[..., np.newaxis], -1)
+    gap = logits.max(axis=-1) - chosen[..., 0]
+    return (gap > 0) & (gap <= tolerance * magnitude(logits))

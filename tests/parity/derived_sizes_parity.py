@@ -16,8 +16,6 @@ from electra_tf.command_line import (
     original_settings,
 )
 from electra_tf.finetuning import configs as finetuning_configs
-
-# Registers QuestionAnsweringConfig for gin.
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check

@@ -1,5 +1,6 @@
 """Compares the building of pre-training examples with the golden arrays."""
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -10,21 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.pretraining_data import (
-    corpus,
-    examples,
-    manifest,
-    parts,
-)
+from electra_tf.pretraining_data import corpus, examples, manifest, parts
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
 from tests import helpers
-from tests.parity import original_examples
+from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
 from tests.pretraining_data import readable
-
-_UNEQUAL_SHAPES = float("inf")
 
 
 def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
@@ -79,7 +73,7 @@ def _check_variant(
             yield Check(
                 case,
                 key,
-                _num_different(made[key], golden[key]),
+                comparison.num_different(made[key], golden[key]),
                 0,
                 frozenset(inputs | {f"{case}.npz:{key}"}),
             )
@@ -150,23 +144,41 @@ def _run_builder(corpus_dir, tokenizer, variant):
 
 
 def _run_job(corpus_dir, tokenizer, variant):
-    """The original's job, read back from the files that it wrote."""
+    """The original's job, read back from the files that it wrote.
+
+    Job j takes the sorted files i with i % num_processes == j, shuffles them,
+    and fills in turn the output files k with k % num_processes == j.
+    """
+    job_id, num_processes = variant["job_id"], variant["num_processes"]
+    rng = random.Random(variant["seed"])
+    files = corpus.list_files(str(corpus_dir))[job_id::num_processes]
+    rng.shuffle(files)
+    builder = examples.ExampleBuilder(tokenizer, variant["max_seq_length"], rng)
+    tokenize_lines = examples.CachingLineTokenizer(tokenizer)
+    num_examples, counts = 0, []
+    num_files = variant["num_out_files"]
     with tempfile.TemporaryDirectory() as output_dir:
-        result = original_examples.write_examples(
-            str(corpus_dir),
-            output_dir,
-            tokenizer,
-            variant["max_seq_length"],
-            seed=variant["seed"],
-            job_id=variant["job_id"],
-            num_processes=variant["num_processes"],
-            num_out_files=variant["num_out_files"],
-            blanks_separate_docs=variant["blanks_separate_docs"],
-        )
-        arrays = _read_round_robin(
-            result.output_files, variant["max_seq_length"]
-        )
-    return arrays, result.examples_written_after_each_file, result.rng
+        paths = [
+            pathlib.Path(output_dir) / manifest.shard_name(i, num_files)
+            for i in range(job_id, num_files, num_processes)
+        ]
+        with contextlib.ExitStack() as stack:
+            writers = [
+                stack.enter_context(tf.io.TFRecordWriter(str(path)))
+                for path in paths
+            ]
+            for file in files:
+                for example in readable.examples_of_file(
+                    file.path,
+                    builder,
+                    tokenize_lines,
+                    variant["blanks_separate_docs"],
+                ):
+                    writers[num_examples % len(writers)].write(example)
+                    num_examples += 1
+                counts.append((file.name, num_examples))
+        arrays = _read_round_robin(paths, variant["max_seq_length"])
+    return arrays, counts, rng
 
 
 def _read_round_robin(paths, max_seq_length: int) -> dict[str, np.ndarray]:
@@ -222,7 +234,7 @@ def _check_tfrecord(
         yield Check(
             case,
             key,
-            _num_different(our_arrays[key], golden_arrays[key]),
+            comparison.num_different(our_arrays[key], golden_arrays[key]),
             0,
             frozenset(read | {f"examples/{source}.npz:{key}"}),
         )
@@ -235,9 +247,3 @@ def _check_tfrecord(
     )
     num_extra = len(list(folder.iterdir())) - len(paths)
     yield Check(case, "number of files", num_extra, 0)
-
-
-def _num_different(ours: np.ndarray, golden: np.ndarray) -> float:
-    if ours.shape != golden.shape:
-        return _UNEQUAL_SHAPES
-    return float(np.count_nonzero(ours != golden))

@@ -5,7 +5,6 @@ them, the order of the original's training files, and made-up model outputs
 with the answers and scores that the original made of them.
 """
 
-import dataclasses
 import functools
 import json
 import pathlib
@@ -15,14 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import batches
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.tasks import by_name, question_answering, tagging
 from electra_tf.tasks import features as features_lib
 from electra_tf.tasks.task import Task
 from tests import helpers
-from tests.parity import comparison
+from tests.parity import comparison, finetuning_parity
 from tests.parity.cases import Case
 from tests.parity.check import Check
 
@@ -74,13 +72,6 @@ def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
             yield Case(f"features/{file}", functools.partial(compare, path))
 
 
-def _qa_config(settings: dict) -> QuestionAnsweringConfig:
-    fields = {f.name for f in dataclasses.fields(QuestionAnsweringConfig)}
-    return QuestionAnsweringConfig(
-        **{name: v for name, v in settings.items() if name in fields}
-    )
-
-
 def _read_jsonl(path: pathlib.Path) -> list[dict]:
     lines = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines if line]
@@ -102,12 +93,8 @@ class _Comparer:
         self.tokenizer = functools.cache(self._tokenizer)
 
     def _check(self, case, compared, error, tolerance, *consumed) -> Check:
-        return Check(
-            f"features/{case}",
-            compared,
-            float(error),
-            float(tolerance),
-            frozenset(f"features/{entry}" for entry in consumed),
+        return Check.of(
+            f"features/{case}", compared, error, tolerance, consumed, "features"
         )
 
     def _tokenizer(self, vocab: str, do_lower_case: bool):
@@ -134,7 +121,7 @@ class _Comparer:
     def _fitting_tokenizer(self, task: Task, folder: pathlib.Path):
         """The tokenizer that gives most rows of a golden file."""
         path = sorted(folder.glob("features_*_seq*.npz"))[0]
-        _, split, length = _parse_stem(path)
+        split, length = _parse_stem(path)
         examples = task.read_examples(split)
         with np.load(path) as golden:
             input_ids = golden["input_ids"]
@@ -167,7 +154,7 @@ class _Comparer:
             ours = {label: i for i, label in enumerate(task.labels)}
             yield self._check(folder.name, "labels", ours != golden, 0, name)
         for path in sorted(folder.glob("features_*_seq*.npz")):
-            _, split, length = _parse_stem(path)
+            split, length = _parse_stem(path)
             yield from self._check_split(task, tokenizer, path, split, length)
 
     def _check_split(self, task, tokenizer, path, split, length):
@@ -256,7 +243,7 @@ class _Comparer:
     def _check_question_answering(self, folder, key: str) -> Iterator[Check]:
         entry = self.figures[key]
         task = by_name.get_task(
-            entry["task"], folder, qa_config=_qa_config(entry)
+            entry["task"], folder, qa_config=finetuning_parity.qa_config(entry)
         )
         tokenizer = self.tokenizer(entry["vocab"], entry["do_lower_case"])
         settings = [
@@ -473,7 +460,7 @@ class _Comparer:
         task = by_name.get_task(
             case["task"],
             self.root / data.parent,
-            qa_config=_qa_config(case["config"]),
+            qa_config=finetuning_parity.qa_config(case["config"]),
         )
         assert isinstance(task, question_answering.QuestionAnsweringTask)
         tokenizer = self.tokenizer(case["vocab"], case["do_lower_case"])
@@ -481,8 +468,7 @@ class _Comparer:
         examples = task.read_examples(data.stem)
         windows = task.windows(examples, tokenizer, length)
         prefix = f"qa_postprocessing/{name}"
-        with np.load(self.root / f"{prefix}_model_outputs.npz") as npz:
-            outputs = {key: npz[key] for key in npz.files}
+        outputs = comparison.read_npz(self.root / f"{prefix}_model_outputs.npz")
         row_of = {eid: row for row, eid in enumerate(outputs["eid"].tolist())}
         rows = [row_of[window.eid] for window in windows]
         ours = {key: values[rows] for key, values in outputs.items()}
@@ -561,8 +547,8 @@ def _differing(ours: dict, golden: dict) -> list[str]:
     ]
 
 
-def _parse_stem(path: pathlib.Path) -> tuple[str, str, int]:
-    """features_train_seq40 -> ("features", "train", 40)."""
-    match = re.fullmatch(r"(features)_(\w+)_seq(\d+)", path.stem)
+def _parse_stem(path: pathlib.Path) -> tuple[str, int]:
+    """features_train_seq40 -> ("train", 40)."""
+    match = re.fullmatch(r"features_(\w+)_seq(\d+)", path.stem)
     assert match, path
-    return match.group(1), match.group(2), int(match.group(3))
+    return match.group(1), int(match.group(2))

@@ -85,13 +85,8 @@ def _entry_cases(golden_dir, file, compare) -> Iterator[Case]:
 
 
 def _check(file, compared, error, tolerance, *entries: str) -> Check:
-    return Check(
-        file,
-        compared,
-        float(error),
-        float(tolerance),
-        frozenset(f"{file}:{entry}" for entry in entries),
-    )
+    consumed = frozenset(f"{file}:{entry}" for entry in entries)
+    return Check(file, compared, float(error), float(tolerance), consumed)
 
 
 # --- flops.json ---

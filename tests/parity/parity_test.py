@@ -22,12 +22,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.checkpoints.formats import huggingface, original
-from electra_tf.pretraining_data import manifest
-from electra_tf.pretraining_data import records as records_lib
-from tests.parity import coverage, report
+from tests.parity import comparison, coverage, report
 from tests.parity.cases import Case, Outcome, run, run_case
 from tests.parity.check import Check
-from tests.pretraining_data import readable
 
 pytestmark = pytest.mark.usefixtures("graph_optimizer")
 
@@ -111,8 +108,7 @@ def test_everything_is_compared():
 
 
 def _change_array(path: pathlib.Path, name: str) -> None:
-    with np.load(path) as npz:
-        arrays = {key: npz[key] for key in npz.files}
+    arrays = comparison.read_npz(path)
     array = arrays[name] = np.array(arrays[name])
     largest = np.argmax(np.where(np.isfinite(array), np.abs(array), 0))
     array.flat[largest] = array.flat[largest] * 1.01 + 1
@@ -162,16 +158,6 @@ def _change_first_id(path: pathlib.Path) -> None:
     rows[index]["ids"][0] += 1
     lines[index] = json.dumps(rows[index])
     path.write_text("\n".join(lines), encoding="utf-8")
-
-
-def _change_record(path: pathlib.Path) -> None:
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-    example = tf.train.Example.FromString(records[0])
-    example.features.feature["input_ids"].int64_list.value[1] += 1
-    records[0] = example.SerializeToString()
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
 
 
 def _failures(golden_dir: pathlib.Path, module: str) -> str:
@@ -283,36 +269,6 @@ def test_notices_a_wrong_token(tmp_path):
     assert failed.error == 1
 
 
-def test_notices_a_wrong_record(tmp_path):
-    length, num_files = 8, 2
-    rows = np.arange(6 * length, dtype=np.int32).reshape(6, length)
-    arrays = dict.fromkeys(records_lib.FEATURE_NAMES, rows)
-    folder = tmp_path / "examples/files"
-    folder.mkdir(parents=True)
-    np.savez(tmp_path / "examples/source.npz", **arrays)
-    variant = {
-        "files": num_files,
-        "max_seq_length": length,
-        "records": [len(rows) // num_files] * num_files,
-        "same_as": "source",
-        "seed": 1,
-    }
-    (tmp_path / "examples/variants.json").write_text(
-        json.dumps({"files": variant}), encoding="utf-8"
-    )
-    paths = [
-        folder / manifest.shard_name(i, num_files) for i in range(num_files)
-    ]
-    for index, path in enumerate(paths):
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for row in rows[index::num_files].tolist():
-                writer.write(readable.serialize([row, row, row]))
-    assert not _failures(tmp_path, "examples_parity")
-    _change_record(paths[1])
-    (failed,) = _failures(tmp_path, "examples_parity").splitlines()
-    assert failed.startswith("examples/files: input_ids: error 1,")
-
-
 def test_names_what_no_check_has_read(tmp_path):
     _copy(tmp_path, "flops.json", "learning_rate_schedules.json")
     require_complete(tmp_path, run("figures_parity", tmp_path).checks)
@@ -351,17 +307,13 @@ def _stop_with(message: str):
     raise ValueError(message)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "removed"])
-def test_a_damaged_checkpoint_stops_its_own_case_only(tmp_path, damage):
+def test_a_damaged_checkpoint_stops_its_own_case_only(tmp_path):
     damaged, whole = "finetune/qa_v1_simple", "finetune/tagging_chunk"
     _copy(tmp_path, damaged, whole)
     expected = run("conversion_parity", tmp_path)
     assert not report.failures(expected)
     data = tmp_path / damaged / "model.ckpt-0.data-00000-of-00001"
-    if damage == "truncated":
-        data.write_bytes(data.read_bytes()[:100])
-    else:
-        data.unlink()
+    data.write_bytes(data.read_bytes()[:100])
     outcome = run("conversion_parity", tmp_path)
     assert [(stop.module, stop.case) for stop in outcome.stops] == [
         ("conversion_parity", f"{damaged}/model.ckpt-0 to_electra_tf"),
@@ -431,13 +383,8 @@ def test_one_message_names_all_that_stopped_and_differs(capsys):
         "d: loss: error 1, tolerance 0.5",
     ]
     assert "Traceback" in capsys.readouterr().out
-    table = list(report.lines(report.Results("golden", {"all": outcome})))
-    rows = {line.split()[0]: line.split()[1:] for line in table if line}
-    assert rows["a"][-2:] == ["0", "DIFFERS"]
-    assert rows["b"][:4] == ["some_parity", "STOPPED", "ValueError:", "first"]
-    assert rows["c"][:4] == ["some_parity", "STOPPED", "ValueError:", "second"]
-    assert rows["d"][-2:] == ["0.5", "DIFFERS"]
-    assert table[-1] == "2 checks, 2 differ; 2 cases stopped"
+    *_, last = report.lines(report.Results("golden", {"all": outcome}))
+    assert last == "2 checks, 2 differ; 2 cases stopped"
 
 
 def test_an_unknown_argument_stops_its_schedule(tmp_path):

@@ -3,46 +3,25 @@
 A case is a folder of pretrain/ with a config.json. Its model starts from the
 recorded checkpoint and is fed the recorded draws (masked positions, which of
 them become [MASK], Gumbel noise), so everything is determined.
-
-Key biases have gradients that are zero but for rounding: a softmax does not
-change when all its logits move together. Adam divides that rounding by its own
-size, so after some updates these biases differ most between faithful
-implementations. The tolerance from the case's own sensitivity covers them.
-
-Two ways of training are recorded. They differ in the norm that clips the
-gradients where an embedding table is only looked up in: `training_onehot` has
-the true norm, which is the default here, and `training` has the norm of the
-rows before equal ones are added, which is
-the optimizer's clip_norm_of_unmerged_rows.
 """
 
-import contextlib
 import dataclasses
-import functools
 import pathlib
-import re
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, validation
-from electra_tf.checkpoints.checkpoint import LoadReport
-from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.model import ablations, electra, losses, masking
 from electra_tf.training import optimization
-from tests import helpers, original_configs
-from tests.parity import comparison
+from tests import original_configs
+from tests.parity import comparison, recorded_run
 from tests.parity.cases import Case
 from tests.parity.check import Check
 
-NOT_COMPARED = {
-    "pretrain/*/config.json:seed": "of the original's own initial weights",
-    "pretrain/*/config.json:numpy_adamw_check_max_abs_diff": (
-        "how far the original is from its own update in float64"
-    ),
-}
+NOT_COMPARED = recorded_run.not_compared("pretrain")
 
 BATCH_ARRAYS = (
     "input_ids",
@@ -89,24 +68,11 @@ RUN_SETTINGS = frozenset(
         "use_tpu",
     )
 )
-NORMS = {
-    "__global_norm_dense__": "global_norm_dense",
-    "__global_norm_used_by_clip__": "global_norm_used_by_clip",
-}
 
 
 def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
     """Every case of pretrain/."""
-    for path in sorted((golden_dir / "pretrain").glob("*/config.json")):
-        folder = path.parent
-        yield Case(
-            f"pretrain/{folder.name}",
-            functools.partial(_compare_folder, folder),
-        )
-
-
-def _compare_folder(folder: pathlib.Path) -> Iterator[Check]:
-    yield from _Folder(folder).checks()
+    return recorded_run.cases(golden_dir, "pretrain", Folder)
 
 
 def replaying_model(config: configs.ElectraConfig, special_ids):
@@ -245,7 +211,7 @@ def compare_output(
         )
         where = _certain(name, golden, ours, goldens["sample_margin"], slack)
     elif name == "mlm_preds" and "generator_logits" in goldens:
-        where = ~_close_call(goldens["generator_logits"], ours[name])
+        where = ~comparison.close_call(goldens["generator_logits"], ours[name])
     elif name == "disc_preds":
         logits = goldens["disc_logits"]
         where = np.abs(logits) > (
@@ -267,98 +233,75 @@ def _certain(name, golden, ours, margin, slack) -> np.ndarray:
     return certain
 
 
-def _close_call(logits: np.ndarray, preds: np.ndarray) -> np.ndarray:
-    """Whether a prediction's logit is the best but for the tolerance."""
-    chosen = np.take_along_axis(logits, preds[..., np.newaxis], -1)[..., 0]
-    gap = logits.max(axis=-1) - chosen
-    slack = comparison.FORWARD_TOLERANCE * comparison.magnitude(logits)
-    return (gap > 0) & (gap <= slack)
-
-
-@contextlib.contextmanager
-def _graphs_as_traced() -> Iterator[None]:
-    """Rewriting a graph takes longer than twenty steps of a tiny model."""
-    tf.config.optimizer.set_experimental_options(
-        {"disable_meta_optimizer": True}
-    )
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options(
-            {"disable_meta_optimizer": False}
-        )
-
-
-def _names(names: list[str]) -> list[str]:
-    return [name.removesuffix(":0") for name in names]
-
-
-def _dense(gradients) -> list:
-    return [
-        None if gradient is None else tf.convert_to_tensor(gradient)
-        for gradient in gradients
-    ]
-
-
-@dataclasses.dataclass
-class _Training:
-    """What one run of updates left behind.
-
-    Attributes:
-      arrays: Name, as in training.npz -> values, a row for each step.
-      weights: Variable name -> final value.
-      slots: Slot name -> final value.
-      first_gradients: Variable name -> gradient of the first update.
-    """
-
-    arrays: dict[str, np.ndarray]
-    weights: dict[str, np.ndarray]
-    slots: dict[str, np.ndarray]
-    first_gradients: dict[str, np.ndarray]
-
-
-class _Folder:
+class Folder(recorded_run.RecordedRun):
     """One folder of pretrain/."""
 
+    variables_are_in_order = False
+
     def __init__(self, folder: pathlib.Path):
-        self.folder = folder
-        self.name = f"pretrain/{folder.name}"
-        self.golden = comparison.read_json(folder / "config.json")
-        self.settings = self.golden["config"]
-        self.sensitivity = self.golden["rounding_sensitivity"]
-        with np.load(folder / "batches.npz") as batches:
-            self.batches = {name: batches[name] for name in batches.files}
+        super().__init__(folder)
         self.config = original_configs.electra_config(self.settings)
         ids = self.golden["special_ids"]
         self.model = replaying_model(
             self.config,
             masking.SpecialIds(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"]),
         )
-        self.sparse_tables: set[str] = set()
 
     def checks(self) -> Iterator[Check]:
         yield from self._check_settings()
-        yield from self._check_variables()
-        yield from self._check_initial_checkpoint()
-        outputs = self._forward_all()
+        yield from self.check_variables()
+        yield self._check_embedding_table()
+        yield from self.check_initial_checkpoint()
+        outputs = self.forward_all()
         yield from self._check_outputs(outputs)
         yield from self._check_metrics(outputs)
-        yield from self._check_training()
-
-    def _check(self, compared, error, tolerance, *consumed: str) -> Check:
-        return Check(
-            self.name,
-            compared,
-            float(error),
-            float(tolerance),
-            frozenset(f"{self.name}/{entry}" for entry in consumed),
+        gather, one_hot = self.train()
+        yield from self.check_training(gather, one_hot)
+        used = gather.arrays["masked_lm_weights"] > 0
+        yield self.check(
+            "training: smallest margin",
+            comparison.absolute_error(
+                np.min(gather.arrays["sample_margin"][used]),
+                self.golden["min_sample_margin_in_training"],
+            ),
+            _margin_slack(gather.arrays),
+            "config.json:min_sample_margin_in_training",
         )
 
-    def _batch(self, index: int) -> dict[str, tf.Tensor]:
-        return {
-            name: tf.constant(self.batches[name][index])
-            for name in BATCH_ARRAYS
-        }
+    def named(self, batch):
+        return forward(self.model, batch)
+
+    def optimizer(self, unmerged):
+        return optimization.AdamWeightDecay(
+            original_configs.optimizer_config(self.settings),
+            self.settings["num_train_steps"],
+            clip_norm_of_unmerged_rows=unmerged,
+        )
+
+    def rates(self, learning_rate):
+        return {"learning_rate": learning_rate}
+
+    def records(self, named):
+        used = named["masked_lm_weights"] > 0
+        margin = tf.where(used, named["sample_margin"], -1.0)
+        kept = {k: v for k, v in named.items() if k != "metric_sums"}
+        return kept | {"sample_margin": margin}
+
+    def slot_tolerance(self, name, golden, training):
+        # Slots of key biases hold rounding; the largest slot says how much.
+        largest = max(
+            comparison.magnitude(slot)
+            for other, slot in training.slots.items()
+            if other.endswith(name[-len("adam_m") :])
+        )
+        return max(
+            comparison.TRAINING_TOLERANCE * comparison.magnitude(golden),
+            comparison.FORWARD_TOLERANCE * largest,
+        )
+
+    def certain(self, name, golden, ours, goldens):
+        margin, slack = goldens["sample_margin"], _margin_slack(ours)
+        return _certain(name, golden, ours, margin, slack)
 
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
@@ -367,7 +310,7 @@ class _Folder:
         differences = validation.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
-        yield self._check(
+        yield self.check(
             "settings: from hparams.json", len(differences), 0, "hparams.json"
         )
         optimizer = original_configs.optimizer_config(self.settings)
@@ -394,7 +337,7 @@ class _Folder:
             for name, value in values.items()
             if self.settings[name] != value
         ]
-        yield self._check(
+        yield self.check(
             f"settings: resulting {' '.join(different)}".rstrip(),
             len(different),
             0,
@@ -405,7 +348,7 @@ class _Folder:
         )
         others = self.settings.keys() - values.keys()
         others -= {"model_size", "model_hparam_overrides", "num_train_steps"}
-        yield self._check(
+        yield self.check(
             "settings: without a meaning here",
             len(others - RUN_SETTINGS),
             0,
@@ -415,7 +358,7 @@ class _Folder:
         special_ids = self.golden["special_ids"]
         vocab = (self.folder / "vocab.txt").read_text(encoding="utf-8")
         tokens = vocab.rstrip("\n").split("\n")
-        yield self._check(
+        yield self.check(
             "settings: special ids",
             sum(tokens.index(token) != i for token, i in special_ids.items())
             + (len(tokens) > encoder.vocab_size),
@@ -423,10 +366,9 @@ class _Folder:
             "vocab.txt",
             "config.json:special_ids",
         )
-        num_batches = len(self.batches["input_ids"])
-        yield self._check(
+        yield self.check(
             "settings: batches",
-            abs(num_batches - self.golden["batches"]),
+            abs(self.num_batches - self.golden["batches"]),
             0,
             "config.json:batches",
             *(f"batches.npz:{name}" for name in BATCH_ARRAYS),
@@ -444,7 +386,7 @@ class _Folder:
         elif self.config.has_generator_network:
             built["generator"] = model.generator.config
         golden = self.golden["bert_configs"]
-        yield self._check(
+        yield self.check(
             "settings: networks built", len(set(built) ^ set(golden)), 0
         )
         for network in sorted(set(built) & set(golden)):
@@ -452,25 +394,14 @@ class _Folder:
                 name: getattr(built[network], name)
                 for name in BERT_CONFIG_NAMES
             }
-            yield self._check(
+            yield self.check(
                 f"settings: {network}",
                 len(validation.differences(ours, golden[network])),
                 0,
                 f"config.json:bert_configs/{network}",
             )
 
-    def _check_variables(self) -> Iterator[Check]:
-        ours = {v.path: list(v.shape) for v in self.model.trainable_variables}
-        golden = {
-            name.removesuffix(":0"): shape
-            for name, shape in self.golden["trainable_variables"]
-        }
-        yield self._check(
-            f"variables: {len(golden)} names and shapes",
-            len(validation.differences(ours, golden)),
-            0,
-            "config.json:trainable_variables",
-        )
+    def _check_embedding_table(self) -> Check:
         table = next(
             (
                 f"{layer.embeddings.word_embeddings.path}:0"
@@ -479,47 +410,20 @@ class _Folder:
             ),
             None,
         )
-        yield self._check(
+        return self.check(
             "variables: generator's embedding table",
             table != self.golden["generator_embedding_table"],
             0,
             "config.json:generator_embedding_table",
         )
 
-    def _load(self, step: int) -> LoadReport:
-        return helpers.load_original(
-            str(self.folder / f"model.ckpt-{step}"),
-            self.model.trainable_variables,
-        )
-
-    def _check_initial_checkpoint(self) -> Iterator[Check]:
-        report = self._load(0)
-        yield self._check(
-            f"checkpoint 0: {len(report.used)} variables loaded",
-            len(report.missing) + len(set(report.unused) - {"global_step"}),
-            0,
-            *(f"model.ckpt-0:{name}" for name in report.used),
-        )
-        yield self._check_global_step(0)
-
-    def _check_global_step(self, step: int) -> Check:
-        tensors = original.read_original_checkpoint(
-            str(self.folder / f"model.ckpt-{step}")
-        )
-        return self._check(
-            f"checkpoint {step}: global_step",
-            abs(int(tensors["global_step"]) - step),
-            0,
-            f"model.ckpt-{step}:global_step",
-        )
-
-    def _forward_all(self) -> list[dict]:
+    def forward_all(self) -> list[dict]:
         """`forward` of every batch, as numpy arrays."""
         return [
             tf.nest.map_structure(
-                lambda x: x.numpy(), forward(self.model, self._batch(i))
+                lambda x: x.numpy(), forward(self.model, self.batch(i))
             )
-            for i in range(len(self.batches["input_ids"]))
+            for i in range(self.num_batches)
         ]
 
     def _check_outputs(self, outputs: list[dict]) -> Iterator[Check]:
@@ -527,12 +431,11 @@ class _Folder:
         for name in outputs[0].keys() - {"metric_sums"}:
             ours[name] = np.stack([output[name] for output in outputs])
             ours[f"batch0_{name}"] = outputs[0][name]
-        with np.load(self.folder / "outputs.npz") as npz:
-            goldens = {name: npz[name] for name in npz.files}
+        goldens = self.read("outputs.npz")
         for name, golden in goldens.items():
             if name in ours:
                 error, tolerance = compare_output(name, golden, ours, goldens)
-                yield self._check(
+                yield self.check(
                     f"outputs: {name}", error, tolerance, f"outputs.npz:{name}"
                 )
 
@@ -550,256 +453,16 @@ class _Folder:
         )
         golden = comparison.read_json(self.folder / "eval_metrics.json")
         for name in sorted(set(golden) & set(metrics)):
-            yield self._check(
+            yield self.check(
                 f"metrics: {name}",
                 comparison.relative_error(metrics[name], golden[name]),
                 comparison.FORWARD_TOLERANCE,
                 f"eval_metrics.json:{name}",
             )
 
-    def _gradients(self, batch: dict):
-        """Our named tensors of one batch, and a gradient for each variable."""
-        with tf.GradientTape() as tape:
-            named = forward(self.model, batch)
-        variables = self.model.trainable_variables
-        gradients = tape.gradient(
-            named["total_loss"], [v.value for v in variables]
-        )
-        self.sparse_tables = {
-            v.path
-            for v, gradient in zip(variables, gradients, strict=True)
-            if isinstance(gradient, tf.IndexedSlices)
-            and v.path.endswith("/word_embeddings")
-        }
-        return named, gradients
 
-    def _check_gradients(self, training: _Training) -> Iterator[Check]:
-        # The first update is that of batch 0 and the initial weights.
-        ours = training.first_gradients | {
-            key: training.arrays[name][0] for key, name in NORMS.items()
-        }
-        with np.load(self.folder / "gradients_batch0.npz") as goldens:
-            for name in goldens.files:
-                if name in ours:
-                    golden = goldens[name]
-                    yield self._check(
-                        f"gradients: {name}",
-                        comparison.absolute_error(ours[name], golden),
-                        self._training_tolerance(golden, "gradients_batch0"),
-                        f"gradients_batch0.npz:{name}",
-                        "config.json:rounding_sensitivity",
-                    )
-            named = set(goldens.files) - set(NORMS)
-        variables = {v.path for v in self.model.trainable_variables}
-        without = set(_names(self.golden["gradient_is_none"]))
-        yield self._check(
-            "gradients: which variables have one",
-            len(training.first_gradients.keys() ^ named)
-            + len((variables - named) ^ without),
-            0,
-            "config.json:gradient_is_none",
-        )
-        sparse = set(_names(self.golden["gradient_is_indexed_slices"]))
-        one_hot = self.golden["tpu_style_gradient_is_indexed_slices"]
-        yield self._check(
-            "gradients: which are sparse",
-            len(self.sparse_tables ^ sparse) + len(one_hot),
-            0,
-            "config.json:gradient_is_indexed_slices",
-            "config.json:tpu_style_gradient_is_indexed_slices",
-        )
-
-    def _training_tolerance(self, golden, sensitivity: str) -> float:
-        """The tolerance of an absolute error after the backward pass."""
-        return max(
-            comparison.TRAINING_TOLERANCE * comparison.magnitude(golden),
-            comparison.SENSITIVITIES * self.sensitivity[sensitivity],
-        )
-
-    def _train(self, unmerged: bool) -> _Training:
-        """Replays the recorded updates from the initial checkpoint."""
-        self._load(0)
-        variables = self.model.trainable_variables
-        optimizer = optimization.AdamWeightDecay(
-            original_configs.optimizer_config(self.settings),
-            self.settings["num_train_steps"],
-            clip_norm_of_unmerged_rows=unmerged,
-        )
-        optimizer.build(variables)
-
-        @tf.function(autograph=False)
-        def step(batch):
-            named, gradients = self._gradients(batch)
-            dense = _dense(gradients)
-            named["global_norm_dense"] = tf.linalg.global_norm(dense)
-            named["global_norm_used_by_clip"] = optimizer.apply_summed(
-                gradients, variables
-            )
-            return named, dense
-
-        records = []
-        first_gradients: dict[str, np.ndarray] = {}
-        num_batches = len(self.batches["input_ids"])
-        for index in range(self.golden["steps"]):
-            learning_rate = float(optimizer.learning_rate)
-            named, gradients = step(self._batch(index % num_batches))
-            if not first_gradients:
-                first_gradients = {
-                    v.path: gradient.numpy()
-                    for v, gradient in zip(variables, gradients, strict=True)
-                    if gradient is not None
-                }
-            record = {
-                name: tensor.numpy()
-                for name, tensor in named.items()
-                if name != "metric_sums"
-            }
-            records.append(record | {"learning_rate": learning_rate})
-        return _Training(
-            arrays={
-                name: np.stack([record[name] for record in records])
-                for name in records[0]
-            },
-            weights={v.path: v.numpy() for v in variables},
-            slots={
-                name: slot.numpy() for name, slot in optimizer.slots().items()
-            },
-            first_gradients=first_gradients,
-        )
-
-    def _check_training(self) -> Iterator[Check]:
-        with _graphs_as_traced():
-            gather = one_hot = self._train(unmerged=False)
-            if self.sparse_tables:  # Without one the two ways are the same.
-                gather = self._train(unmerged=True)
-        yield from self._check_gradients(gather)
-        yield from self._check_trajectory("training", gather)
-        yield from self._check_trajectory("training_onehot", one_hot)
-        yield self._check(
-            "training: smallest margin",
-            comparison.absolute_error(
-                np.min(self._used_margins(gather)),
-                self.golden["min_sample_margin_in_training"],
-            ),
-            self._margin_slack(gather),
-            "config.json:min_sample_margin_in_training",
-        )
-        apart = max(
-            comparison.absolute_error(one_hot.weights[name], weights)
-            for name, weights in gather.weights.items()
-        )
-        recorded = self.golden["final_max_abs_diff_onehot_vs_gather"]
-        yield self._check(
-            "training: how far the two ways part",
-            abs(apart - recorded),
-            self._training_tolerance(recorded, "final_weights"),
-            "config.json:final_max_abs_diff_onehot_vs_gather",
-        )
-        yield from self._check_final_checkpoint(gather)
-        path = self.folder / "final_weights_onehot.npz"
-        if path.exists():
-            with np.load(path) as goldens:
-                for name in goldens.files:
-                    if name in one_hot.weights:
-                        yield self._check_weights(
-                            "one-hot",
-                            name,
-                            one_hot.weights[name],
-                            goldens[name],
-                            f"final_weights_onehot.npz:{name}",
-                        )
-
-    def _used_margins(self, training: _Training) -> np.ndarray:
-        used = training.arrays["masked_lm_weights"] > 0
-        return training.arrays["sample_margin"][used]
-
-    def _margin_slack(self, training: _Training) -> float:
-        return comparison.TRAINING_TOLERANCE * (
-            comparison.magnitude(training.arrays["generator_logits"])
-            or comparison.magnitude(training.arrays["sample_margin"])
-        )
-
-    def _check_trajectory(self, file: str, training: _Training):
-        ours = dict(training.arrays)
-        used = ours["masked_lm_weights"] > 0
-        ours["sample_margin"] = np.where(used, ours["sample_margin"], -1.0)
-        with np.load(self.folder / f"{file}.npz") as npz:
-            goldens = {name: npz[name] for name in npz.files}
-        sensitivity = max(self.sensitivity["total_loss_per_step"])
-        for name, golden in goldens.items():
-            if name not in ours:
-                continue
-            if golden.dtype.kind != "f":
-                where = _certain(
-                    name,
-                    golden,
-                    ours,
-                    goldens["sample_margin"],
-                    self._margin_slack(training),
-                )
-                error = comparison.num_different(ours[name], golden, where)
-                tolerance = 0.0
-            else:
-                error = comparison.relative_error(ours[name], golden)
-                tolerance = comparison.TRAINING_TOLERANCE
-                if name == "total_loss":
-                    tolerance = max(
-                        tolerance,
-                        comparison.SENSITIVITIES
-                        * sensitivity
-                        / comparison.magnitude(golden),
-                    )
-            yield self._check(
-                f"{file}: {name}", error, tolerance, f"{file}.npz:{name}"
-            )
-
-    def _check_weights(self, way, name, ours, golden, entry) -> Check:
-        return self._check(
-            f"final weights, {way}: {name}",
-            comparison.absolute_error(ours, golden),
-            self._training_tolerance(golden, "final_weights"),
-            entry,
-        )
-
-    def _check_final_checkpoint(self, training: _Training) -> Iterator[Check]:
-        steps = self.golden["steps"]
-        yield self._check_global_step(steps)
-        prefix = f"model.ckpt-{steps}"
-        tensors = original.read_original_checkpoint(str(self.folder / prefix))
-        # Slots of key biases hold rounding; the largest slot says how much.
-        largest = {
-            kind: max(
-                comparison.magnitude(slot)
-                for name, slot in training.slots.items()
-                if name.endswith(kind)
-            )
-            for kind in ("adam_m", "adam_v")
-        }
-        for name, golden in tensors.items():
-            entry = f"{prefix}:{name}"
-            if name in training.weights:
-                yield self._check_weights(
-                    "as recorded", name, training.weights[name], golden, entry
-                )
-            elif name in training.slots:
-                kind = name[-len("adam_m") :]
-                yield self._check(
-                    f"optimizer slots {kind}: {name}",
-                    comparison.absolute_error(training.slots[name], golden),
-                    max(
-                        comparison.TRAINING_TOLERANCE
-                        * comparison.magnitude(golden),
-                        comparison.FORWARD_TOLERANCE * largest[kind],
-                    ),
-                    entry,
-                )
-        slots = [name for name in tensors if re.search("/adam_[mv]$", name)]
-        has_slots = self.golden["final_checkpoint_has_optimizer_slots"]
-        yield self._check(
-            "final weights: names",
-            len(training.weights.keys() - tensors.keys())
-            + len(set(slots) ^ (set(training.slots) if has_slots else set())),
-            0,
-            "config.json:steps",
-            "config.json:final_checkpoint_has_optimizer_slots",
-        )
+def _margin_slack(arrays: dict) -> float:
+    return comparison.TRAINING_TOLERANCE * (
+        comparison.magnitude(arrays["generator_logits"])
+        or comparison.magnitude(arrays["sample_margin"])
+    )

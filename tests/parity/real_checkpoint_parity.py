@@ -20,7 +20,7 @@ from electra_tf.tasks import by_name
 from electra_tf.text import vocabulary
 from electra_tf.training import optimization
 from tests import helpers, original_configs
-from tests.parity import comparison, pretraining_parity
+from tests.parity import comparison, finetuning_parity, pretraining_parity
 from tests.parity.cases import Case
 from tests.parity.check import Check
 
@@ -54,13 +54,7 @@ class _RealCheckpoint:
         self.vocab_file = str(self.folder / self.info["vocab"])
 
     def _check(self, compared, error, tolerance, *consumed: str) -> Check:
-        return Check(
-            "real_checkpoint",
-            compared,
-            float(error),
-            float(tolerance),
-            frozenset(f"real_checkpoint/{entry}" for entry in consumed),
-        )
+        return Check.of("real_checkpoint", compared, error, tolerance, consumed)
 
     def _check_variables(self, stage, variables, entry) -> Check:
         golden = dict(self.info[entry])
@@ -134,8 +128,7 @@ class _RealCheckpoint:
 
     def _check_outputs(self, model) -> Iterator[Check]:
         file = "pretrain_reference_outputs.npz"
-        with np.load(self.folder / file) as npz:
-            goldens = {name: npz[name] for name in npz.files}
+        goldens = comparison.read_npz(self.folder / file)
         inputs = {
             name: goldens.pop(f"in_{name}")
             for name in pretraining_parity.BATCH_ARRAYS
@@ -257,32 +250,17 @@ class _RealCheckpoint:
 
     def _check_predictions(self, split: str, outputs: dict) -> Iterator[Check]:
         file = f"finetune_{split}_predictions.npz"
-        with np.load(self.folder / file) as goldens:
-            for name in goldens.files:
-                golden = goldens[name]
-                if golden.dtype.kind == "f":
-                    error = comparison.relative_error(outputs[name], golden)
-                    tolerance = comparison.FORWARD_TOLERANCE
-                else:
-                    # A prediction may turn where its two logits are equal
-                    # but for the tolerance.
-                    gap = np.abs(np.diff(np.sort(goldens["logits"])))[:, -1]
-                    slack = (
-                        comparison.FORWARD_TOLERANCE
-                        * comparison.magnitude(goldens["logits"])
-                        if name == "predictions"
-                        else -1.0
-                    )
-                    error = comparison.num_different(
-                        outputs[name], golden, gap > slack
-                    )
-                    tolerance = 0.0
-                yield self._check(
-                    f"{split} predictions: {name}",
-                    error,
-                    tolerance,
-                    f"{file}:{name}",
-                )
+        goldens = comparison.read_npz(self.folder / file)
+        for name, golden in goldens.items():
+            error, tolerance = finetuning_parity.compare_output(
+                name, golden, outputs, goldens, comparison.FORWARD_TOLERANCE
+            )
+            yield self._check(
+                f"{split} predictions: {name}",
+                error,
+                tolerance,
+                f"{file}:{name}",
+            )
 
     def _check_scores(self, task, outputs: dict) -> Iterator[Check]:
         """The results of the one trial."""

@@ -1,15 +1,11 @@
-"""What the parity modules found, as a table at the end of a test run."""
+"""What the parity modules found, as lines at the end of a test run."""
 
 import collections
 import dataclasses
-import textwrap
 from collections.abc import Iterable, Iterator
 
-from tests.parity.cases import Outcome, Stop
+from tests.parity.cases import Outcome
 from tests.parity.check import Check
-
-# What fits into a table of a message.
-_MESSAGE_WIDTH = 200
 
 
 @dataclasses.dataclass
@@ -44,93 +40,43 @@ def failures(outcome: Outcome) -> list[str]:
 def differing(checks: Iterable[Check]) -> list[str]:
     """One line for each check that counts and did not pass."""
     return [
-        f"{check.case}: {check.compared}: error {check.error:.3g}, "
-        f"tolerance {check.tolerance:.3g}"
+        _line(check)
         for check in checks
         if not check.passed and not check.information_only
     ]
 
 
+def _line(check: Check) -> str:
+    return (
+        f"{check.case}: {check.compared}: error {check.error:.3g}, "
+        f"tolerance {check.tolerance:.3g}"
+    )
+
+
 def _badness(check: Check) -> tuple:
     """Sorts failures last, then by the share of the tolerance used up."""
-    if check.error != check.error:
-        return True, float("inf"), check.error
-    share = check.error / check.tolerance if check.tolerance else check.error
-    return not check.passed, share, check.error
-
-
-def _rows(checks: Iterable[Check]) -> Iterator[tuple[str, ...]]:
-    """A row for each case and kind of comparison, with its worst check."""
-    groups = collections.defaultdict(list)
-    for check in checks:
-        kind, _, _ = check.compared.partition(": ")
-        groups[check.case, kind].append(check)
-    for (case, kind), group in groups.items():
-        worst = max(group, key=_badness)
-        _, _, name = worst.compared.partition(": ")
-        ok = all(check.passed for check in group)
-        yield (
-            case,
-            kind,
-            str(len(group)),
-            f"{worst.error:.2g}",
-            f"{worst.tolerance:.2g}",
-            "ok" if ok else "DIFFERS",
-            # Among checks without any error, no one is the worst.
-            name if worst.error or len(group) == 1 else "",
-        )
-
-
-def _stop_row(stop: Stop) -> tuple[str, ...]:
-    message = textwrap.shorten(stop.error, _MESSAGE_WIDTH)
-    where = f"{message} ({stop.where})"
-    return stop.case, stop.module, "", "", "", "STOPPED", where
-
-
-def table(checks: Iterable[Check], stops: Iterable[Stop] = ()) -> list[str]:
-    """The rows as aligned lines, the header first and stopped cases last."""
-    header = (
-        "case",
-        "compared",
-        "checks",
-        "error",
-        "tolerance",
-        "ok",
-        "largest error in",
-    )
-    rows = [header, *_rows(checks), *map(_stop_row, stops)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    return not check.passed, check.error / (check.tolerance or 1.0)
 
 
 def lines(results: Results) -> Iterator[str]:
-    """The whole report."""
+    """Of each case its worst check; what nobody compares; the sum."""
     outcomes = results.outcomes.values()
     checks = [check for outcome in outcomes for check in outcome.checks]
     stops = [stop for outcome in outcomes for stop in outcome.stops]
-    counting = [check for check in checks if not check.information_only]
     if not checks and not stops:
         return
-    yield f"golden numbers: {results.golden_dir}"
-    yield "errors and tolerances of the row's worst check; see tests/parity"
-    yield from table(counting, stops)
-    informative = [check for check in checks if check.information_only]
-    if informative:
-        yield ""
-        yield "depends on the Unicode version, for information only:"
-        yield from table(informative)
-    if results.not_compared:
-        yield ""
-        yield "not compared:"
-        for pattern, (reason, count) in results.not_compared.items():
-            yield f"{pattern} ({count}): {reason}"
-    yield ""
+    yield f"golden numbers: {results.golden_dir}; the worst check of each case:"
+    by_case = collections.defaultdict(list)
+    for check in checks:
+        by_case[check.case, check.information_only].append(check)
+    for (_, information_only), group in by_case.items():
+        remark = ", for information only" if information_only else ""
+        worst = max(group, key=_badness)
+        yield f"{_line(worst)} (worst of {len(group)}{remark})"
+    for pattern, (reason, count) in results.not_compared.items():
+        yield f"not compared: {pattern} ({count}): {reason}"
+    num_counting = sum(not check.information_only for check in checks)
     yield (
-        f"{len(counting)} checks, {len(differing(checks))} differ; "
+        f"{num_counting} checks, {len(differing(checks))} differ; "
         f"{len(stops)} cases stopped"
     )

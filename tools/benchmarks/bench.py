@@ -45,14 +45,12 @@ def _make_parser() -> arguments.ArgumentParser:
     for name, benchmark in BENCHMARKS.items():
         summary, everybody = benchmark.summary, ", ".join(benchmark.contestants)
         of_name = names.add_parser(name, help=summary, description=summary)
-        chosen, against = (
-            ",".join(benchmark.chosen),
-            ",".join(benchmark.against),
-        )
+        chosen = ",".join(benchmark.chosen), f"who takes part, of {everybody}"
+        against = ",".join(benchmark.against), "with whom others are compared"
         flags = {
             "output": ("", "JSON file; the table is written beside it"),
-            "contestants": (chosen, f"who takes part, of {everybody}"),
-            "against": (against, "with whom the others are compared"),
+            "contestants": chosen,
+            "against": against,
             "interop_python": (sys.executable, "has requirements-interop.lock"),
             "num_steps": (1, "steps of a contestant in a round"),
             "num_rounds": (5, "rounds"),

@@ -75,13 +75,7 @@ class Benchmark(NamedTuple):
 
 
 class Process:
-    """The process of a contestant.
-
-    Args:
-      function: What worker.py calls, as "module.function".
-      settings: What it takes.
-      python: Its interpreter.
-    """
+    """The process of a `Contestant`."""
 
     def __init__(
         self,
@@ -198,16 +192,10 @@ def figures(
 ) -> dict[str, dict[str, Any]]:
     """What the rounds amount to.
 
-    Args:
-      rounds: Name -> answers, each with its `amount`.
-      against: Names of those with which the others are compared.
-      is_varied: See `Benchmark`.
-
-    Returns:
-      Name -> `per_second`, its `quartiles` and `cpu_seconds` of a unit,
-      `peak_mb`, the medians of other figures, and `times`: name of another ->
-      [lower quartile, how many times as fast by the clock, upper quartile, the
-      same by CPU seconds].
+    Name -> `per_second`, its `quartiles` and `cpu_seconds` of a unit,
+    `peak_mb`, the medians of other figures, and `times`: name of another ->
+    [lower quartile, how many times as fast by the clock, upper quartile, the
+    same by CPU seconds]. For `is_varied` see `Benchmark`.
     """
     mean = statistics.fmean if is_varied else statistics.median
 

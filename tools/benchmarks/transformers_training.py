@@ -111,14 +111,11 @@ def batches(rows: Mapping[str, np.ndarray], batch_size: int) -> Iterator[Batch]:
 
 
 def train(args) -> Callable[[int], dict[str, float]]:
-    """The contestant.
+    """The contestant, a classifier where there are `num_labels`.
 
-    Args:
-      args: Always `discriminator` (settings of a transformers.ElectraConfig),
-        `folder` (with rows.npz: input_ids, input_mask, segment_ids
-        <int>[N, L]), `batch_size`, `learning_rate` and `is_bfloat16`. For a
-        classifier `num_labels`, and label_ids <int>[N] among the rows; else
-        `generator`, `special_ids` and perhaps `masked_alone`.
+    `discriminator` are settings of a transformers.ElectraConfig; rows.npz of
+    the `folder` has input_ids, input_mask and segment_ids <int>[N, L], and
+    label_ids <int>[N] for a classifier.
     """
     torch.manual_seed(0)
     if hasattr(args, "num_labels"):

@@ -17,24 +17,12 @@ import importlib
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 # Linux counts memory in kibibytes, macOS in bytes.
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-
-
-def command(args: argparse.Namespace) -> Callable[[int], None]:
-    """A contestant whose step is a whole command, `args.argv`."""
-
-    def run(num_steps: int) -> None:
-        for _ in range(num_steps):
-            subprocess.run(args.argv, check=True)
-
-    return run
 
 
 def _cpu_seconds() -> float:

@@ -6,14 +6,12 @@ The folder of the public sets holds them as they are published:
   conll2003/{train,valid}.txt       wikitext-2/wiki.{valid,test}.tokens
   squad/{train,dev}-v1.1.json       or squad/xquad.en.json, cut by article
   aclImdb/ or aclImdb_v1.tar.gz     the Large Movie Review Dataset
-  korean-hate-speech/{train,dev}.tsv    KorSTS/sts-{train,dev}.tsv
 
 No text of a split that is scored is pre-trained on, and no label. What exists
 is not built again: a folder is there when all of it is.
 """
 
 import collections
-import csv
 import functools
 import hashlib
 import json
@@ -37,14 +35,6 @@ _WIKITEXT = {
     for split in ("valid", "test")
 }
 _SQUAD = ["squad/train-v1.1.json", "squad/xquad.en.json"]
-_HATE_SPEECH = {
-    "train": ["korean-hate-speech/train.tsv", "korean/hate-speech.train.tsv"],
-    "dev": ["korean-hate-speech/dev.tsv", "korean/hate-speech.val.tsv"],
-}
-_KORSTS = {
-    split: [f"KorSTS/sts-{split}.tsv", f"korean/korsts.{split}.tsv"]
-    for split in ("train", "dev")
-}
 _IMDB = ["aclImdb", "aclImdb_v1.tar.gz", "imdb/aclImdb"]
 _GLUE = {"CoLA": "cola", "MRPC": "mrpc", "RTE": "rte"}
 _GLUE |= {"SST-2": "sst", "STS-B": "sts"}
@@ -76,38 +66,11 @@ def find(data_dir: Path, places: Sequence[str]) -> Path:
 # --- Archives -----------------------------------------------------------------
 
 
-def cells(path: Path, *columns: int) -> Iterator[str]:
-    """Columns of a TSV file below its header, row by row; quotes mean nothing.
-
-    Raises:
-      ValueError: If a row is too short.
-    """
-    for number, line in enumerate(
-        path.read_text("utf-8-sig").split("\n")[1:], start=2
-    ):
-        row = line.rstrip("\r").split("\t")
-        if line.strip():
-            if len(row) <= max(columns):
-                raise ValueError(
-                    f"Expected at least {max(columns) + 1} columns. Received: "
-                    f"{path}, row {number}, with {len(row)}."
-                )
-            yield from (row[column] for column in columns)
-
-
 def wikitext(path: Path) -> Iterator[str]:
     """Its paragraphs, with the marks of its tokenizer undone."""
     for line in path.read_text("utf-8-sig").split("\n"):
         if (text := line.strip()) and not text.startswith("="):
             yield re.sub(r" @([-,.])@ ", r"\1", text).replace("<unk>", " ")
-
-
-def hate_speech_texts(path: Path) -> Iterator[str]:
-    """Titles, which are quoted as in CSV, and comments."""
-    pairs = zip(cells(path, 0), cells(path, 1), strict=True)
-    for title, comment in pairs:
-        yield next(csv.reader([title]), [""])[0]
-        yield comment
 
 
 @functools.cache
@@ -311,21 +274,6 @@ def build_english(data_dir: Path, build_dir: Path) -> None:
             for split, articles in (("train", train), ("dev", dev))
         },
     )
-
-
-def build_korean(data_dir: Path, build_dir: Path) -> None:
-    """The training texts of two sets, cased and with their accents."""
-    corpus, tasks = build_dir / "corpus", build_dir / "finetuning_data"
-    of_speech = hate_speech_texts(find(data_dir, _HATE_SPEECH["train"]))
-    of_sts = cells(find(data_dir, _KORSTS["train"]), 5, 6)
-    texts = {"hate.txt": of_speech, "sts.txt": of_sts}
-    _write(corpus, {name: sentences(text) for name, text in texts.items()})
-    _copy(data_dir, tasks / "hate_speech_ko", _HATE_SPEECH)
-    _copy(data_dir, tasks / "korsts", _KORSTS)
-    kept = ("--no-lower-case", "--no-strip-accents")
-    _vocabulary(corpus, 8192, "--character-coverage=0.9999", *kept)
-    output = build_dir / "tfrecords"
-    _examples(output, corpus, 4, "--no-blanks-separate-docs")
 
 
 def build_reviews(data_dir: Path, build_dir: Path) -> None:

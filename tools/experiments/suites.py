@@ -98,8 +98,6 @@ _METRICS = {
     "imdb": "accuracy",
     "ner": "f1",
     "squadv1": "f1",
-    "hate_speech_ko": "macro_f1",
-    "korsts": "spearman",
 }
 
 # --- The paper's comparisons --------------------------------------------------
@@ -197,74 +195,45 @@ COMPARISONS = {
 # --- Public sets --------------------------------------------------------------
 
 
-def _public_sets(
-    source: str,
-    language: str,
-    num_epochs: Mapping[str, float],
-    bindings: Mapping[str, tuple[str, ...]],
-    build_dir: str,
-) -> Suite:
-    """Three starts, of which the first two differ in nothing but weights."""
-    gin_file = f"results/{language}.gin"
-    # As the paper has it: the lower a layer, the smaller its rate.
-    decay = ("OptimizerConfig.layerwise_lr_decay=0.8",)
-    return Suite(
-        source,
-        "from_scratch",
-        (
-            Row("from_scratch", gin_file, bindings=(FROM_SCRATCH,)),
-            Row("pretrained", gin_file),
-            Row("pretrained_decay", gin_file, bindings=decay),
-        ),
-        {
-            name: Task(
-                _METRICS[name],
-                (f"finetune/{name}.gin", "results/finetuning.gin"),
-                (f"{_EPOCHS}={number}", *bindings.get(name, ())),
-            )
-            for name, number in num_epochs.items()
-        },
-        f"build_{language}",
-        build_dir,
-        is_pretrained_once=True,
-    )
-
-
+_PUBLIC_GIN = "results/english.gin"
 _ENGLISH = {"cola": 3, "mrpc": 3, "rte": 5, "sst": 0.5, "sts": 3}
-_KOREAN = ("hate_speech_ko", "korsts")
+_ENGLISH |= {"ner": 3, "squadv1": 3}
 
-PUBLIC_SETS = {
-    "public_sets": _public_sets(
-        "GLUE, CoNLL-2003 and SQuAD 1.1",
-        "english",
-        _ENGLISH | {"ner": 3, "squadv1": 3},
-        {
-            "squadv1": (
-                "QuestionAnsweringConfig.max_query_length=32",
-                "QuestionAnsweringConfig.doc_stride=64",
-            )
-        },
-        "build/experiments",
+# Three starts, of which the first two differ in nothing but weights.
+PUBLIC_SETS = Suite(
+    "GLUE, CoNLL-2003 and SQuAD 1.1",
+    "from_scratch",
+    (
+        Row("from_scratch", _PUBLIC_GIN, bindings=(FROM_SCRATCH,)),
+        Row("pretrained", _PUBLIC_GIN),
+        Row(
+            "pretrained_decay",
+            _PUBLIC_GIN,
+            # As the paper has it: the lower a layer, the smaller its rate.
+            bindings=("OptimizerConfig.layerwise_lr_decay=0.8",),
+        ),
     ),
-    "korean_sets": _public_sets(
-        "Korean hate speech, arXiv:2005.12503, and KorSTS, arXiv:2004.03289",
-        "korean",
-        dict.fromkeys(_KOREAN, 3),
-        {
-            # To run_finetuning they are files of the user's own.
-            name: (
-                "FinetuningDataConfig.data_dir=''",
+    {
+        name: Task(
+            _METRICS[name],
+            (f"finetune/{name}.gin", "results/finetuning.gin"),
+            (
+                f"{_EPOCHS}={number}",
                 *(
-                    f"FinetuningDataConfig.{split}_file="
-                    f"'build/korean/finetuning_data/{name}/{split}.tsv'"
-                    for split in ("train", "dev")
+                    (
+                        "QuestionAnsweringConfig.max_query_length=32",
+                        "QuestionAnsweringConfig.doc_stride=64",
+                    )
+                    if name == "squadv1"
+                    else ()
                 ),
-            )
-            for name in _KOREAN
-        },
-        "build/korean",
-    ),
-}
+            ),
+        )
+        for name, number in _ENGLISH.items()
+    },
+    "build_english",
+    is_pretrained_once=True,
+)
 
 # --- Few labels ---------------------------------------------------------------
 
@@ -335,4 +304,4 @@ FEW_LABELS = Suite(
     is_pretrained_once=True,
 )
 
-SUITES = COMPARISONS | PUBLIC_SETS | {"few_labels": FEW_LABELS}
+SUITES = COMPARISONS | {"public_sets": PUBLIC_SETS, "few_labels": FEW_LABELS}

@@ -1,7 +1,6 @@
 """Tests of tools/benchmarks/bench.py, at sizes that show no speed."""
 
 import json
-import sys
 import time
 
 import bench
@@ -77,7 +76,6 @@ def test_contestants_take_turns_and_are_compared(toy, tmp_path, capsys):
     [
         (["--contestants=quick,quack"], "Received: quack Did you mean quick?"),
         (["--against=ours"], "--against must be among slow, quick"),
-        (["--contestants=absent"], "No contestant has its packages"),
         (["--contestants=wrong"], "wrong: expected a first loss near 2.00"),
         (["--contestants=broken"], "bench_test.waiting ended: see its message"),
     ],
@@ -86,14 +84,6 @@ def test_mistakes_end_in_one_line(flags, message, toy, capsys):
     assert bench.main(["toy", *flags]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("bench: error: ") and message in line
-
-
-def test_a_command_is_a_contestant():
-    argv = [sys.executable, "-c", "sum(range(3_000_000))"]
-    process = contest.Process("worker.command", {"argv": argv})
-    answer = process(2)
-    process.close()
-    assert answer["seconds"] > 0 and answer["cpu_seconds"] > 0.02
 
 
 def test_turns_go_back_and_forth():

@@ -25,14 +25,6 @@ def test_words_decide():
     assert list(model.predict(["draw the axis"])) == ["matplotlib"]
 
 
-def test_labels_are_balanced_where_that_is_better():
-    rare = (["good", "bad"] + ["bad"] * 8, ["pos"] + ["neg"] * 9)
-    dev = (["good", "bad"], ["pos", "neg"])
-    chosen, _ = baselines.fit_tfidf(rare, dev, strengths=(0.01,))
-    assert chosen["class_weight"] == "balanced"
-    assert chosen["dev_accuracy"] == 100.0
-
-
 @pytest.mark.parametrize(
     ("kind", "accuracies", "key"),
     [

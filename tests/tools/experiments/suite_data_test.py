@@ -65,13 +65,6 @@ def data(tmp_path):
         path = folder / f"aclImdb/train/unsup/{number}_0.txt"
         write(path, f"First {number}. Second.")
     write(folder / "aclImdb/train/urls_pos.txt", "http")
-    title = '"A ""b"""'
-    for split in ("train", "dev"):
-        text = f"title\tcomment\tbias\thate\n{title}\tc {split}\tnone\tnone\n"
-        write(folder / f"korean-hate-speech/{split}.tsv", text)
-        header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
-        row = f"g\tf\t1\t2\t5.0\ta {split}\tb"
-        write(folder / f"KorSTS/sts-{split}.tsv", f"{header}\n{row}\n")
     return folder
 
 
@@ -145,14 +138,6 @@ def test_xquad_is_cut_by_article(data, tmp_path, commands):
         assert [x["title"] for x in json.loads(text)["data"]] == titles
 
 
-def test_korean_texts(data, tmp_path, commands):
-    found = build("korean_sets", data, tmp_path / "out")
-    assert found["corpus/hate.txt"] == 'A "b"\nc train\n'
-    assert found["corpus/sts.txt"] == "a train\nb\n"
-    assert found["finetuning_data/korsts/dev.tsv"].endswith("a dev\tb\n")
-    assert "--no-lower-case" in commands[0]
-
-
 def test_what_is_missing_or_damaged_is_named(data, tmp_path, commands):
     (data / "glue/RTE/dev.tsv").unlink()
     with pytest.raises(ValueError, match=r"glue/RTE/dev\.tsv below"):
@@ -162,17 +147,3 @@ def test_what_is_missing_or_damaged_is_named(data, tmp_path, commands):
     with pytest.raises(ValueError, match=r"Cannot read .*aclImdb_v1\.tar\.gz"):
         build("few_labels", data, tmp_path / "imdb")
     assert not (tmp_path / "imdb" / "labelled").exists()
-    write(data / "KorSTS/sts-train.tsv", "header\nshort\n")
-    with pytest.raises(ValueError, match=r"sts-train\.tsv, row 2, with 1"):
-        build("korean_sets", data, tmp_path / "korean")
-
-
-def test_too_few_reviews_are_an_error(data, tmp_path, commands, monkeypatch):
-    monkeypatch.setattr(suite_data, "NUM_LABELS", {7: 1.0})
-    with pytest.raises(ValueError, match="9 reviews of train. Received: 8"):
-        build("few_labels", data, tmp_path / "out")
-
-
-def test_a_command_that_fails_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected .*vocab\.txt.*build-vocab"):
-        suite_data._vocabulary(tmp_path / "none", 100)
