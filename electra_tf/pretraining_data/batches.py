@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import draws, manifest
+from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
@@ -82,36 +82,32 @@ class PretrainingData:
     def __len__(self) -> int:
         return len(self.records)
 
-    def remarks_on_heldout(
+    def warn_as_heldout(
         self,
         train: "PretrainingData | None",
         batch_size: int,
         num_steps: int | None,
-    ) -> list[str]:
-        """What metrics of these examples, held out of `train`, do not say.
+    ) -> None:
+        """Warns of what metrics of these held-out examples do not say.
 
         Args:
           train: What is trained on, if that is known.
           batch_size: Of an evaluation.
           num_steps: Of it at most; None for all.
         """
-        lines = []
         # Of copies and links as well, wherever they are.
         if shared := self.records.doubled(train.records) if train else ():
-            lines.append(
+            errors.warn(
                 f"{len(shared)} of {len(self.records.files)} held-out file(s) "
                 f"are trained on, too, such as {shared[0][0]}: their metrics "
                 "say nothing of other texts"
             )
-        elif train:
-            lines += manifest.remarks(train.records.files, self.records.files)
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):
-            lines.append(
+            errors.warn(
                 f"the last {rest} of {len(self)} held-out examples are not "
                 f"scored, as batches of {batch_size} are whole"
             )
-        return lines
 
     def dataset(
         self,
@@ -228,12 +224,9 @@ class PretrainingData:
         """
         spread = np.linspace(0, len(self) - 1, _NUM_COUNTED)
         records = np.unique(spread.astype(np.int64))
-        features = self._parse(
-            tf.constant(self._read_and_check(records)), tf.constant(records)
-        )
-        is_token = features["input_mask"].numpy() == 1
+        features = self.read_features(records)
         counts = 1.0 + np.bincount(
-            features["input_ids"].numpy()[is_token],
+            features["input_ids"][features["input_mask"] == 1],
             minlength=self.config.encoder.vocab_size,
         )
         return np.asarray(counts / counts.sum(), np.float32)
@@ -393,6 +386,20 @@ class PretrainingData:
                     )
                 ).numpy()
             )
+
+    def read_features(self, records: np.ndarray) -> dict[str, np.ndarray]:
+        """Features by their names, each <int32>[B, L], of some records.
+
+        Args:
+          records: <int64>[B], their numbers.
+
+        Raises:
+          DataError: If one cannot be read or parsed, or does not fit.
+        """
+        features = self._parse(
+            tf.constant(self._read_and_check(records)), tf.constant(records)
+        )
+        return {name: values.numpy() for name, values in features.items()}
 
     def _read_and_check(self, records: np.ndarray) -> list[bytes]:
         """Serialized examples; a DataError where one does not fit."""

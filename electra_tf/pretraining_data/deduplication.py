@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from electra_tf.pretraining_data import corpus, manifest
+from electra_tf.pretraining_data import manifest
 
 if TYPE_CHECKING:
     from electra_tf.pretraining_data import parts
@@ -56,8 +56,6 @@ _PAIRS = 4096
 _MAX_WORDS_REMEMBERED = 1 << 18
 # Of words that are hashed at once: signatures stay in cache.
 _BATCH_WORDS = 1 << 14
-# Characters of a document that is worked on piece by piece.
-_LARGE_DOCUMENT = 1 << 20
 
 
 def normalized(lines: Sequence[str]) -> str:
@@ -67,15 +65,7 @@ def normalized(lines: Sequence[str]) -> str:
 
 def digest_of(lines: Sequence[str]) -> bytes:
     """16 bytes that equal documents, and hardly any others, share."""
-    digest = hashlib.blake2b(digest_size=16)
-    for number, text in enumerate(_normalized_pieces(lines)):
-        digest.update((" " + text if number else text).encode("utf-8"))
-    return digest.digest()
-
-
-def _normalized_pieces(lines: Sequence[str]) -> Iterator[str]:
-    """As `normalized`, cut at spaces: a document may be as large as a file."""
-    return map(normalized, corpus.batched([line] for line in lines))
+    return _hash(normalized(lines), 16)
 
 
 def _hash(text: str, num_bytes: int) -> bytes:
@@ -118,12 +108,6 @@ class Fingerprinter:
         batch: list[tuple[int, str]] = []
         num_words = 0
         for file_number, lines in documents:
-            if sum(map(len, lines)) > _LARGE_DOCUMENT:
-                if batch:
-                    yield self._records(batch)
-                    batch, num_words = [], 0
-                yield self._record_of_large(file_number, lines)
-                continue
             text = normalized(lines)
             batch.append((file_number, text))
             num_words += text.count(" ") + 1
@@ -141,26 +125,6 @@ class Fingerprinter:
         if self._with_signatures:
             records["signature"] = self._signatures([t for _, t in batch])
         return records
-
-    def _record_of_large(
-        self, file_number: int, lines: Sequence[str]
-    ) -> np.ndarray:
-        """As `_records` of one document, piece by piece."""
-        digest = np.frombuffer(digest_of(lines), "<u8")
-        record = np.array([(file_number, digest, 0)], RECORD)
-        if self._with_signatures:
-            signatures = []
-            words: list[str] = []
-            for text in _normalized_pieces(lines):
-                words += text.split(" ")
-                if len(words) >= SHINGLE_WORDS:
-                    signatures.append(self._signatures([" ".join(words)]))
-                    # Runs of words go on in the next piece.
-                    words = words[-SHINGLE_WORDS + 1 :]
-            if not signatures:
-                signatures.append(self._signatures([" ".join(words)]))
-            record["signature"] = np.min(signatures, axis=0)
-        return record
 
     def _signatures(self, texts: list[str]) -> np.ndarray:
         """<uint32>[(texts), NUM_VALUES]."""
@@ -281,16 +245,16 @@ def _compare_band(records, band, threshold, earlier, similarity) -> None:
     del keys, order
     for candidates in (first, last):
         for begin in range(0, len(later), _PAIRS):
-            ours = later[begin : begin + _PAIRS]
-            theirs = candidates[begin : begin + _PAIRS]
-            undecided = earlier[ours] < 0
-            ours, theirs = ours[undecided], theirs[undecided]
+            copies = later[begin : begin + _PAIRS]
+            originals = candidates[begin : begin + _PAIRS]
+            undecided = earlier[copies] < 0
+            copies, originals = copies[undecided], originals[undecided]
             agreement = (
-                records["signature"][ours] == records["signature"][theirs]
+                records["signature"][copies] == records["signature"][originals]
             ).mean(axis=1, dtype=np.float32)
             near = agreement >= threshold
-            earlier[ours[near]] = theirs[near]
-            similarity[ours[near]] = agreement[near]
+            earlier[copies[near]] = originals[near]
+            similarity[copies[near]] = agreement[near]
 
 
 # Of a dropped document's beginning in the listing.

@@ -270,11 +270,6 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def feature_names(serialized: bytes) -> list[str]:
-    """The names in a `tf.train.Example`."""
-    return sorted(tf.train.Example.FromString(serialized).features.feature)
-
-
 def count_ids(packed: bytes) -> int:
     """The number of packed ids: of bytes that end one."""
     return len(packed.translate(None, _CONTINUED))

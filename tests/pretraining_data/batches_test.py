@@ -14,7 +14,7 @@ from electra_tf.pretraining_data import draws as draws_lib
 from electra_tf.pretraining_data import manifest
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.training import replicas
-from tests import helpers
+from tests import helpers, notices
 
 NUM_ROWS = 10
 FEATURES = batches_lib.FEATURE_NAMES
@@ -373,16 +373,20 @@ def test_refuses_files_that_are_not_whole(folder, change, words):
 
 
 def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
-    data, others = open_data(folder), f"{folder}/a.tfrecord"
+    data = open_data(folder)
     heldout = open_data(folder, name="a.tfrecord")
-    assert heldout.remarks_on_heldout(None, 4, None) == []
-    assert heldout.remarks_on_heldout(None, 3, 1) == []
-    shared, left_out = heldout.remarks_on_heldout(data, 3, None)
+    with notices.heard() as lines:
+        heldout.warn_as_heldout(None, 4, None)
+        heldout.warn_as_heldout(None, 3, 1)
+        assert lines == []
+        heldout.warn_as_heldout(data, 3, None)
+    shared, left_out = lines
     assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
     assert left_out.startswith("the last 1 of 4 held-out examples are not")
-    shutil.copy(others, folder / "copy")
-    heldout = open_data(folder, name="copy")
-    (line,) = heldout.remarks_on_heldout(data, 2, None)
+    shutil.copy(f"{folder}/a.tfrecord", folder / "copy")
+    with notices.heard() as lines:
+        open_data(folder, name="copy").warn_as_heldout(data, 2, None)
+    (line,) = lines
     assert f"such as {folder / 'copy'}: their metrics say nothing" in line
 
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from electra_tf.pretraining_data import corpus, deduplication
+from electra_tf.pretraining_data import deduplication
 
 RNG = random.Random(0)
 WORDS = [f"w{i}" for i in range(3000)]
@@ -107,29 +107,6 @@ def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
         )
     monkeypatch.setattr(deduplication, "_BATCH_WORDS", 3)
     assert records_of(documents).tobytes() == together.tobytes()
-
-
-def test_large_documents_are_looked_at_piece_by_piece(monkeypatch):
-    documents = [
-        [" ".join(RNG.choices([*WORDS, "\u03a3\u00c0"], k=n)) for n in lengths]
-        for lengths in ((1, 1, 1), (2, 4), (5, 1, 3), (9, 1, 1, 20) * 9)
-    ]
-    whole = records_of(documents)
-    digests = [deduplication.digest_of(lines) for lines in documents]
-    assert digests == [record["digest"].tobytes() for record in whole]
-    monkeypatch.setattr(deduplication, "_LARGE_DOCUMENT", 0)
-    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 80)
-    assert records_of(documents).tobytes() == whole.tobytes()
-    most = 0
-
-    def normalized(lines, normalized=deduplication.normalized):
-        nonlocal most
-        most = max(most, len(lines))
-        return normalized(lines)
-
-    monkeypatch.setattr(deduplication, "normalized", normalized)
-    assert digests[-1] == deduplication.digest_of(documents[-1])
-    assert most < 36
 
 
 def test_fingerprints_stay_what_they_are():

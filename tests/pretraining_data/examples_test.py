@@ -139,7 +139,7 @@ def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
     assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
 
 
-def write_part(files, path, seed, report=None):
+def write_part(files, path, seed, report=lambda done: None):
     build = manifest.Build(16, True, True, True, seed, num_out_files=1)
     builder = parts.PartBuilder(
         build, TOKENIZER, tokenize_lines=words_to_packed_ids
@@ -169,7 +169,7 @@ def test_a_part_is_counted(tmp_path):
 
 def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_BYTES", 100)
-    monkeypatch.setattr(parts, "_GROUP_BYTES", 100)
+    monkeypatch.setattr(corpus, "_READ_BYTES", 100)
     (tmp_path / "text.txt").write_text("7 8\n" * 1000, encoding="utf-8")
     files = corpus.list_files(str(tmp_path))
     sizes = []
@@ -203,12 +203,14 @@ def test_lines_end_at_line_feeds_only(tmp_path):
 
 def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(corpus, "_READ_BYTES", 4)
     path = tmp_path / "text.txt"
     path.write_text("ab\ncdefgh\n\ni\nj", encoding="utf-8")
     batches = list(corpus.read_lines(str(path)))
     assert [batch.lines for batch in batches] == [
         ["ab", "cdefgh"],
-        ["", "i", "j"],
+        ["", "i"],
+        ["j"],
         [""],
     ]
     assert sum(batch.num_bytes for batch in batches) == path.stat().st_size
