@@ -4,10 +4,10 @@
       --vocab-file=vocab.txt --gin-file=gin/small.gin
 
 Every record is read: checksums, features, lengths, ids, mask, segments, [CLS]
-and [SEP], duplicates, [UNK] and padding; one example is shown as text. The
-files and the vocabulary are compared with the manifest beside the data. With
---gin-file, sizes are compared with that run's, and its epochs are counted;
---data and --vocab-file are then taken from it.
+and [SEP], duplicates, [UNK] and padding. The files and the vocabulary are
+compared with the manifest beside the data. With --gin-file, sizes are compared
+with that run's, and its epochs are counted; --data and --vocab-file are then
+taken from it.
 
 The exit code is 1 if something would end a run or train it on nonsense, and 0
 if there is nothing but warnings.

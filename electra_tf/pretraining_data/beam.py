@@ -74,14 +74,6 @@ def build_dataset(
     Raises:
       ValueError: On anything that the user can mend.
     """
-    for flag in ("output_dir", "corpus_dir"):
-        folder = getattr(args, flag)
-        is_matched = flag == "output_dir" or "://" in folder
-        if is_matched and set(folder) & set("*?["):
-            raise ValueError(
-                f"Expected a --{flag.replace('_', '-')} without '*', '?' and "
-                f"'[', which Beam takes for patterns. Received: {folder!r}."
-            )
     files = list_files(args)
     build, vocabulary, entry = building.make_build(args, files)
     output_dir = args.output_dir.rstrip("/")
@@ -154,15 +146,13 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
                     f"{folder!r}, where a run with other flags is at work or "
                     "was interrupted."
                 )
-        # Of a run that was killed between its two manifests.
-        mine = {*shards, manifest.UNFINISHED} | (
-            {manifest.FILE_NAME} if share != manifest.TRAINING else set()
-        )
+        known = {*shards, manifest.UNFINISHED}
+        if share != manifest.TRAINING:
+            # Of a run that was killed between its two manifests.
+            known.add(manifest.FILE_NAME)
+        prefix = manifest.TEMPORARY_PREFIX
         names = [
-            name
-            for name in names
-            if name not in mine
-            and not name.startswith(manifest.TEMPORARY_PREFIX)
+            n for n in names if n not in known and not n.startswith(prefix)
         ]
     if manifest.FILE_NAME in names:
         raise ValueError(

@@ -225,9 +225,7 @@ def make_build(
     settings = {}
     for name in vocabulary_lib.TREATMENT:
         flag, made_for = getattr(args, name), getattr(given, name)
-        settings[name] = next(
-            (said for said in (flag, made_for) if said is not None), True
-        )
+        settings[name] = made_for is not False if flag is None else flag
         if made_for not in (None, settings[name]):
             errors.warn(
                 f"building with {name}={settings[name]}, but the "
@@ -338,10 +336,7 @@ def build_dataset(args: argparse.Namespace) -> None:
                 f"{cut:.0%} of the tokens are in no example: what does not fit "
                 "into one is cut off; give a sentence a line"
             )
-    num_tokens = crew.counts.num_tokens
-    seconds = time.monotonic() - start
-    speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
-    say(f"{seconds:.1f} s{speed}")
+    say(f"{time.monotonic() - start:.1f} s")
     totals = outputs[manifest_lib.TRAINING]["totals"]
     if totals["dropped_documents"]:
         say(
@@ -369,7 +364,7 @@ def _build_outputs(
     # part has a digest.
     for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
     decisions = (for_parts, entry["sha256"], versions)
-    parts = [part.at(folder, "part", decisions) for part in parts]
+    parts = [part.at(folder, decisions) for part in parts]
     records = _build_parts(crew, parts, skips)
     for share in build.shares:
         try:
@@ -406,29 +401,28 @@ def _find_duplicates(
         part._replace(path=os.path.join(folder, f"fingerprints-{i}"))
         for i, part in enumerate(parts)
     ]
-    num_bytes = sum(part.num_bytes for part in parts)
-    crew.start_progress(num_bytes, Counts(), "looking for duplicates")
+    crew.start_progress(parts, "looking for duplicates")
     crew.run("fingerprint", parts)
     all_records = os.path.join(folder, "fingerprints")
-    _concatenate([part.path for part in parts], all_records)
     sizes = [os.path.getsize(part.path) for part in parts]
+    with files_lib.writing(all_records), open(all_records, "wb") as writer:
+        for part in parts:
+            with open(part.path, "rb") as reader:
+                shutil.copyfileobj(reader, writer, 1 << 20)
     if not any(sizes):
         return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
     decided = deduplication.decide(records, len(files), threshold)
+    dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
+    names = [file.name for file in files]
+    with files_lib.writing(dropped), open(dropped, "w") as listing:
+        listing.writelines(deduplication.listing(records, decided, names))
     ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
+    of_parts = np.split(decided["kept_document"] > 0, ends[:-1])
     return [
-        part._replace(
-            decided=some,
-            kept_names={
-                i: files[i].name
-                for i in np.unique(
-                    some["kept_file"][some["kept_document"] > 0]
-                ).tolist()
-            },
-        )
-        for part, some in zip(parts, np.split(decided, ends[:-1]), strict=True)
+        part._replace(is_dropped=some)
+        for part, some in zip(parts, of_parts, strict=True)
     ]
 
 
@@ -436,22 +430,11 @@ def _build_parts(
     crew: "Crew", parts: Sequence[parts_lib.Part], skips: bool
 ) -> list[manifest_lib.FileRecord]:
     """Builds the parts that no earlier run has finished."""
-    parts_lib.remove_unfinished(os.path.dirname(parts[0].path))
     finished = [parts_lib.read_record(part, skips) for part in parts]
-    done_before = [
-        add_up(file.counts, file.heldout)
-        for records in finished
-        for file in records or ()
-    ]
-    if done_before:
-        num_finished = len(parts) - finished.count(None)
-        say(f"{num_finished} of {len(parts)} parts are finished")
-    crew.start_progress(
-        sum(part.num_bytes for part in parts),
-        add_up(Counts(), *done_before),
-        "building examples",
-    )
     missing = [p for p, r in zip(parts, finished, strict=True) if r is None]
+    if len(missing) < len(parts):
+        say(f"{len(parts) - len(missing)} of {len(parts)} parts are finished")
+    crew.start_progress(missing, "building examples")
     crew.run("build", missing)
     return [
         record
@@ -484,10 +467,8 @@ def _merge(
     inputs = [part.path_of(share) for part in parts]
     crew.run("merge", [(inputs, paths, build.seed)])
     if build.dedup and not share:
-        _concatenate(
-            [part.path_of(manifest_lib.DROPPED) for part in parts],
-            os.path.join(made, manifest_lib.DROPPED_DOCUMENTS),
-        )
+        dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
+        shutil.copy(dropped, made)
     quotient, rest = divmod(num_examples, len(names))
     return [
         {
@@ -504,14 +485,6 @@ def _made(folder: str, share: str) -> str:
     return os.path.join(folder, f"merged-{share or 'training'}")
 
 
-def _concatenate(paths: Sequence[str], target: str) -> None:
-    """Writes the bytes of some files to one."""
-    with files_lib.writing(target), open(target, "wb") as writer:
-        for path in paths:
-            with open(path, "rb") as reader:
-                shutil.copyfileobj(reader, writer, 1 << 20)
-
-
 class Crew:
     """Works on tasks in this process or in several."""
 
@@ -522,7 +495,6 @@ class Crew:
         self._builder: parts_lib.PartBuilder | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
-        self._done_before: Sequence[int] = Counts()
         self._others = multiprocessing.active_children()
         self.counts = Counts()
         # Lists of tokens come by the million and hold no cycles, but each
@@ -557,12 +529,11 @@ class Crew:
                 process.kill()
 
     def start_progress(
-        self, total_bytes: int, done_before: Sequence[int], activity: str
+        self, parts: Sequence[parts_lib.Part], activity: str
     ) -> None:
         """Counts of the tasks from now on go to a new line."""
-        self._progress = progress.Progress(activity, total_bytes)
-        self._progress.start(done_before[0])
-        self._done_before = done_before
+        num_bytes = sum(part.num_bytes for part in parts)
+        self._progress = progress.Progress(activity, num_bytes)
         self.counts = Counts()
 
     def run(self, method: str, tasks: Sequence) -> None:
@@ -589,19 +560,19 @@ class Crew:
             self._progress = None
 
     def _report(self, done: Sequence[int]) -> None:
-        """Shows counts of this run and what was done before."""
+        """Shows what was done since `start_progress`."""
         self.counts = add_up(self.counts, done)
         if self._progress is None:
             return
-        total = add_up(self._done_before, self.counts)
-        figures = f"{total.num_documents:,} documents"
-        if total.num_tokens:
-            speed = self.counts.num_tokens / self._progress.seconds
+        counts = self.counts
+        figures = f"{counts.num_documents:,} documents"
+        if counts.num_tokens:
+            speed = counts.num_tokens / self._progress.seconds
             figures += (
-                f"  {total.num_examples:,} examples  {total.num_tokens:,} "
+                f"  {counts.num_examples:,} examples  {counts.num_tokens:,} "
                 f"tokens  {speed:,.0f} tokens/s"
             )
-        self._progress.update(total.num_bytes, figures)
+        self._progress.update(counts.num_bytes, figures)
 
 
 def _make_builder(
@@ -689,7 +660,16 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
     """
     folder = os.path.join(output_dir, manifest_lib.UNFINISHED)
     is_new = not os.path.exists(output_dir)
-    lock = _lock(output_dir, folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = files_lib.lock(folder)
+    except OSError as error:
+        raise ValueError(
+            f"Cannot write to {output_dir!r}: {error.strerror}."
+        ) from None
+    # One that ends may remove the folder meanwhile.
+    if lock is None or not os.path.isdir(folder):
+        raise ValueError(f"Another run is building in {output_dir!r}.")
     succeeded = False
     try:
         yield folder
@@ -707,20 +687,6 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
                 "command goes on from there"
             )
         os.close(lock)
-
-
-def _lock(output_dir: str, folder: str) -> int:
-    """Makes and locks a folder, which a run that ends may remove meanwhile."""
-    try:
-        os.makedirs(folder, exist_ok=True)
-        lock = files_lib.lock(folder)
-    except OSError as error:
-        raise ValueError(
-            f"Cannot write to {output_dir!r}: {error.strerror}."
-        ) from None
-    if lock is None or not os.path.isdir(folder):
-        raise ValueError(f"Another run is building in {output_dir!r}.")
-    return lock
 
 
 def _publish(output_dir: str, folder: str, outputs: dict[str, dict]) -> None:

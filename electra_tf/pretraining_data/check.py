@@ -11,7 +11,7 @@ import sys
 import types
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import tensorflow as tf
@@ -43,22 +43,15 @@ class Report:
 
     Attributes:
       facts: Name -> what it is.
-      warnings: What makes a run worse.
       errors: What would end a run, or train on nonsense.
     """
 
     def __init__(self):
         self.facts: dict[str, str] = {}
-        self.warnings: list[str] = []
         self.errors: list[str] = []
 
-    def warn_if(self, condition: Any, line: str) -> None:
-        """Takes a warning where the condition holds."""
-        if condition:
-            self.warnings.append(line)
-
     def show(self, facts_to: TextIO, consequence: str) -> None:
-        """Prints facts in a column; the rest goes to stderr line by line.
+        """Prints facts in a column, and errors to stderr line by line.
 
         Args:
           facts_to: Takes the facts.
@@ -70,38 +63,26 @@ class Report:
         width = max(map(len, self.facts), default=0) + 1
         for name, text in self.facts.items():
             print(f"{name + ':':{width}} {text}", file=facts_to)
-        for line in self.warnings:
-            errors.warn(line)
         for line in self.errors:
             print(f"error: {line}", file=sys.stderr)
         if self.errors:
             raise ValueError(f"{len(self.errors)} problem(s) {consequence}.")
 
 
-class Sample(NamedTuple):
-    """A part of a corpus.
-
-    Attributes:
-      files: Lines of each file that was read; "" ends a document.
-      bad_input: A line about each damaged place, which was left out.
-    """
-
-    files: list[list[str]]
-    bad_input: list[str]
-
-
 def take_sample(
     files: Sequence[corpus.CorpusFile],
     reading: corpus.Reading | None = None,
     max_bytes: int = SAMPLE_BYTES,
-) -> Sample:
+) -> list[list[str]]:
     """Reads the beginnings of files that are spread over a corpus.
 
     Args:
-      files: The corpus; one of up to `max_bytes` is read whole, of others the
-        beginning of each chosen file.
-      reading: How to read it; damaged places are left out in any case.
+      files: The corpus; one of up to `max_bytes` is read whole.
+      reading: How to read it; of damaged places it warns.
       max_bytes: Text to take, more or less.
+
+    Returns:
+      Lines of each file that was read; "" ends a document.
 
     Raises:
       ValueError: If a package is missing that reads such files.
@@ -114,61 +95,58 @@ def take_sample(
     # The files in which equidistant bytes of the corpus lie.
     places = (np.arange(SAMPLE_FILES) + 0.5) * ends[-1] / SAMPLE_FILES
     numbers = np.unique(np.searchsorted(ends, places, side="right"))
+    of_each = max_bytes / len(numbers)
     if ends[-1] <= max_bytes:
-        numbers = np.arange(len(files))
-    texts = []
+        numbers, of_each = np.arange(len(files)), float("inf")
+    sample = []
     for number in numbers:
         lines: list[str] = []
+        batches_of_lines = corpus.read_lines(files[number].path, None, reading)
         num_bytes = 0
-        for batch in corpus.read_lines(files[number].path, None, reading):
-            for line in batch.lines:
-                if ends[-1] > max_bytes and num_bytes > max_bytes / len(
-                    numbers
-                ):
-                    break
-                lines.append(line)
-                num_bytes += len(line.encode()) + 1
-            else:
-                continue
-            break
-        texts.append(lines)
-    return Sample(texts, bad_input)
+        for line in itertools.chain.from_iterable(
+            b[0] for b in batches_of_lines
+        ):
+            lines.append(line)
+            num_bytes += len(line.encode()) + 1
+            if num_bytes > of_each:
+                break
+        sample.append(lines)
+    if bad_input:
+        errors.warn(
+            f"{len(bad_input)} damaged place(s), which end the build, or are "
+            f"left out with --on-bad-input=skip: {bad_input[0]}"
+        )
+    return sample
 
 
 def report_on_text(
-    sample: Sample, tokenizer: tokenization.FullTokenizer
+    sample: Sequence[Sequence[str]], tokenizer: tokenization.FullTokenizer
 ) -> Report:
     """What a corpus will be through this vocabulary and these flags.
 
     Args:
-      sample: See `take_sample`.
+      sample: Lines of some files; "" ends a document.
       tokenizer: With the flags of the build.
     """
     report = Report()
-    report.facts["sample"] = f"{len(sample.files)} file(s)"
-    if sample.bad_input:
-        report.warnings.append(
-            f"{len(sample.bad_input)} damaged place(s), which end the build, "
-            f"or are left out with --on-bad-input=skip: {sample.bad_input[0]}"
-        )
-    lines = [line for file in sample.files for line in file if line]
+    lines = [line for file in sample for line in file if line]
     counts = tokenization.count_words(
         [lines], tokenizer.do_lower_case, tokenizer.strip_accents
     )
     num_documents = sum(
         bool(line) and not after
-        for file in sample.files
+        for file in sample
         for line, after in itertools.pairwise([*file, ""])
     )
-    report.facts["text"] = (
-        f"{num_documents:,} documents, {len(lines):,} lines, "
-        f"{counts.total():,} words"
+    report.facts["sample"] = (
+        f"{len(sample)} file(s), {num_documents:,} documents, {len(lines):,} "
+        f"lines, {counts.total():,} words"
     )
     if not counts:
         report.errors.append("the sample has no word")
         return report
     _check_words(report, counts, tokenizer)
-    report.warnings += lost_text(
+    warn_of_lost_text(
         lines, tokenizer.do_lower_case and tokenizer.strip_accents
     )
     return report
@@ -183,10 +161,6 @@ def _check_words(report, counts: collections.Counter[str], tokenizer) -> None:
         num_pieces += count * len(ids)
         if tokenizer.unk_token_id in ids:
             unknown[word] = count
-    num_used = len(set(itertools.chain.from_iterable(pieces)))
-    report.facts["vocabulary"] = (
-        f"{tokenizer.vocab_size:,} entries, {num_used:,} of them in the sample"
-    )
     share = unknown.total() / counts.total()
     report.facts["[UNK]"] = (
         f"{share:.3%} of the words"
@@ -196,11 +170,11 @@ def _check_words(report, counts: collections.Counter[str], tokenizer) -> None:
             for word, count in unknown.most_common(_NUM_NAMED)
         )
     )
-    report.warn_if(
-        share > _MAX_UNKNOWN,
-        f"{share:.1%} of the words are [UNK]: is the vocabulary of this "
-        "language, and are the flags its own?",
-    )
+    if share > _MAX_UNKNOWN:
+        errors.warn(
+            f"{share:.1%} of the words are [UNK]: is the vocabulary of this "
+            "language, and are the flags its own?",
+        )
     if unknown.total() > _MOSTLY_UNKNOWN * num_pieces:
         report.errors.append(
             f"{unknown.total() / num_pieces:.0%} of the tokens would be [UNK], "
@@ -217,8 +191,8 @@ def _stripped(text: str) -> str:
     )
 
 
-def lost_text(lines: Iterable[str], strips_accents: bool) -> list[str]:
-    """Says which share of the words loses marks, or all of its letters.
+def warn_of_lost_text(lines: Iterable[str], strips_accents: bool) -> None:
+    """Warns which share of the words loses marks, or all of its letters.
 
     Args:
       lines: Text as it is before it is lower-cased.
@@ -236,21 +210,19 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> list[str]:
                 num_in_long += length
         if strips_accents and not line.isascii():
             changed.update(word for word in words if _stripped(word) != word)
-    found = []
     if changed.total() > _MAX_CHANGED * num_words:
         word = changed.most_common(1)[0][0][:20]
-        found.append(
+        errors.warn(
             f"stripping accents changes {changed.total() / num_words:.1%} of "
             f"the words, such as {word!r} to {_stripped(word)!r}: where that "
             "is another word, use --no-strip-accents, for the vocabulary, too"
         )
     if num_in_long > _MAX_CHANGED * num_letters:
-        found.append(
+        errors.warn(
             f"{num_in_long / num_letters:.1%} of the text is in {num_long} "
             f"word(s) of more than {vocabulary.MAX_CHARS_PER_WORD} letters, "
             "each of which becomes one [UNK]: put spaces between its words"
         )
-    return found
 
 
 def report_on_records(
@@ -292,8 +264,6 @@ def report_on_records(
         numbers = np.arange(start, min(start + _BATCH, len(data)))
         rows = data.read_features(numbers)
         ids, mask = rows["input_ids"], rows["input_mask"]
-        if not start:
-            report.facts["example"] = decode(ids[0], vocab.tokens)
         real_ids = ids[mask == 1]
         num_tokens += len(real_ids)
         id_counts += np.bincount(real_ids, minlength=len(id_counts))
@@ -370,13 +340,7 @@ def _odd_rows(
     )
 
 
-def _describe(
-    report: Report,
-    padding: float,
-    id_counts: np.ndarray,
-    vocab: vocabulary.Vocabulary,
-    duplicates: float,
-) -> None:
+def _describe(report, padding, id_counts, vocab, duplicates) -> None:
     """Facts of all records, and what is wrong with them together."""
     num_tokens = id_counts.sum()
     special = id_counts[[vocab.cls_token_id, vocab.sep_token_id]].sum()
@@ -385,43 +349,24 @@ def _describe(
         f"{num_tokens:,}; {padding:.1%} of the positions are padding"
     )
     report.facts["[UNK]"] = f"{unknown:.3%} of the text's tokens"
-    report.facts["vocabulary"] = (
-        f"{len(id_counts):,} entries, {np.count_nonzero(id_counts):,} of them "
-        "in the data"
-    )
     report.facts["duplicates"] = f"{duplicates:.2%} of the examples"
-    report.warn_if(
-        padding > _MAX_PADDING,
-        f"{padding:.0%} of the positions are padding: build with a smaller "
-        "--max-seq-length, or with --no-blanks-separate-docs",
-    )
+    if padding > _MAX_PADDING:
+        errors.warn(
+            f"{padding:.0%} of the positions are padding: build with a smaller "
+            "--max-seq-length, or with --no-blanks-separate-docs",
+        )
     if unknown > _MOSTLY_UNKNOWN:
         report.errors.append(
             f"{unknown:.0%} of the text's tokens are [UNK], from which nothing "
             "can be learned"
         )
-    report.warn_if(
-        _MAX_UNKNOWN < unknown <= _MOSTLY_UNKNOWN,
-        f"{unknown:.1%} of the text's tokens are [UNK]: the vocabulary does "
-        "not fit the text",
-    )
-    report.warn_if(
-        duplicates > _MAX_DUPLICATES,
-        f"{duplicates:.1%} of the examples repeat an earlier one token for "
-        "token: build with --dedup",
-    )
-
-
-def decode(ids: np.ndarray, vocab: Sequence[str]) -> str:
-    """Ids as text: pieces joined to words, padding at the end left out.
-
-    Args:
-      ids: <int>[L]; one outside the vocabulary shows as <id>.
-      vocab: The tokens.
-    """
-    tokens = [
-        vocab[i] if 0 <= i < len(vocab) else f"<{i}>" for i in ids.tolist()
-    ]
-    while tokens and tokens[-1] == vocabulary.PAD_TOKEN:
-        tokens.pop()
-    return " ".join(tokens).replace(" ##", "")
+    if _MAX_UNKNOWN < unknown <= _MOSTLY_UNKNOWN:
+        errors.warn(
+            f"{unknown:.1%} of the text's tokens are [UNK]: the vocabulary "
+            "does not fit the text",
+        )
+    if duplicates > _MAX_DUPLICATES:
+        errors.warn(
+            f"{duplicates:.1%} of the examples repeat an earlier one token for "
+            "token: build with --dedup",
+        )

@@ -15,14 +15,8 @@ bytes a document; finding duplicates takes some 60 bytes of memory a document.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-from electra_tf.pretraining_data import manifest
-
-if TYPE_CHECKING:
-    from electra_tf.pretraining_data import parts
 
 # Words in a row that count as one feature.
 SHINGLE_WORDS = 5
@@ -257,64 +251,26 @@ def _compare_band(records, band, threshold, earlier, similarity) -> None:
             similarity[copies[near]] = agreement[near]
 
 
-# Of a dropped document's beginning in the listing.
-SHOWN_CHARACTERS = 80
+def listing(
+    records: np.ndarray, decided: np.ndarray, names: Sequence[str]
+) -> Iterator[str]:
+    """A line of JSON on each document that is dropped.
 
-
-class Chooser:
-    """Says which share gets a document of a part, in the order of reading.
-
-    Called with the number of a file of the part, the number of a document in
-    it, and the document's lines.
+    Args:
+      records: RECORD[(documents)].
+      decided: DECISION[(documents)], as `decide` makes it.
+      names: Of the files of the corpus.
     """
-
-    def __init__(self, part: "parts.Part", heldout_fraction: float, dropped):
-        self._part = part
-        self._heldout_fraction = heldout_fraction
-        self._dropped = dropped
-        self._num_seen = 0
-
-    def __call__(
-        self, file_number: int, document_number: int, lines: list[str]
-    ) -> str:
-        position = self._num_seen
-        self._num_seen += 1
-        if self._part.decided is not None:
-            if position >= len(self._part.decided):
-                self.check_all_seen()
-            decision = self._part.decided[position]
-            if decision["kept_document"]:
-                self._list(decision, file_number, document_number, lines)
-                return manifest.DROPPED
-        if self._heldout_fraction and is_held_out(
-            digest_of(lines), self._heldout_fraction
-        ):
-            return manifest.HELDOUT
-        return manifest.TRAINING
-
-    def check_all_seen(self) -> None:
-        """Checks that the files hold what they held before.
-
-        Raises:
-          ValueError: If they do not.
-        """
-        decided = self._part.decided
-        if decided is None or self._num_seen == len(decided):
-            return
-        raise ValueError(
-            "Expected the corpus to stay as it is while it is read. Received: "
-            f"other documents than before in {self._part.files[0].name!r} or "
-            "a file after it; run again."
-        )
-
-    def _list(self, decision, file_number, document_number, lines) -> None:
+    files = np.array(records["file"], np.int64)
+    first_of_file = np.searchsorted(files, np.arange(len(names)))
+    for i in np.flatnonzero(decided["kept_document"]):
+        decision, file = decided[i], files[i]
         entry = {
-            "file": self._part.files[file_number].name,
-            "document": document_number + 1,
+            "file": names[file],
+            "document": int(i - first_of_file[file]) + 1,
             "reason": "exact" if decision["is_exact"] else "near",
             "similarity": round(float(decision["similarity"]), 3),
-            "kept_file": self._part.kept_names[int(decision["kept_file"])],
+            "kept_file": names[decision["kept_file"]],
             "kept_document": int(decision["kept_document"]),
-            "begins": " ".join(lines)[:SHOWN_CHARACTERS],
         }
-        print(json.dumps(entry, ensure_ascii=False), file=self._dropped)
+        yield json.dumps(entry, ensure_ascii=False) + "\n"

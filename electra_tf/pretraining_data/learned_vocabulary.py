@@ -20,8 +20,9 @@ BERT_VOCAB_SIZE = 30522
 BERT_NUM_UNUSED = 99
 BERT_LAYOUT_MIN_SIZE = 20_000
 
-# Lines in which words are counted that are lost.
-_SAMPLED_LINES = 50_000
+# Lines of a batch, and of all, in which words are counted that are lost.
+_SAMPLED_LINES = 1000
+_MOST_SAMPLED_LINES = 50_000
 
 # Words of one string handed to the trainer; it works string by string.
 _WORDS_PER_STRING = 1000
@@ -124,14 +125,14 @@ def _count_words(
     def lines():
         for path in paths:
             for batch in corpus.read_lines(path, reading=reading):
-                sample.extend(batch.lines[: _SAMPLED_LINES - len(sample)])
+                if len(sample) < _MOST_SAMPLED_LINES:
+                    sample.extend(batch.lines[:_SAMPLED_LINES])
                 yield batch.lines
 
     word_counts = tokenization.count_words(
         lines(), do_lower_case, strip_accents
     )
-    for line in check.lost_text(sample, do_lower_case and strip_accents):
-        errors.warn(line)
+    check.warn_of_lost_text(sample, do_lower_case and strip_accents)
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
         if len(word) > vocabulary.MAX_CHARS_PER_WORD:
@@ -241,8 +242,7 @@ def _prepare(vocab_file: str, decisions: dict) -> None:
             decisions,
             {name: settings.get(name) for name in decisions},
             f"{path} is of another vocabulary",
-            way_out="Choose another --vocab-file, or the flags that it was "
-            "made with",
+            way_out="Choose another --vocab-file",
         )
 
 

@@ -269,27 +269,27 @@ def check_finished(
     }
     for share in build.shares:
         folder = folder_of(output_dir, share)
-        content = read(folder)
-        if content is None:
-            raise ValueError(
-                f"Expected what {output_dir!r} held out in {folder!r}. "
-                f"Received: no {FILE_NAME} there; choose another --output-dir."
-            )
+        content = read(folder) or {
+            "flags": None,
+            "vocabulary": {},
+            "inputs": [],
+        }
         before = {
             "built_with": content.get("built_with"),
             "flags": content["flags"],
-            "vocabulary": content["vocabulary"]["tokens_sha256"],
+            "vocabulary": content["vocabulary"].get("tokens_sha256"),
             "on_bad_input": "skip" if skips or has_skipped else "fail",
             "corpus": {e["name"]: e["sha256"] for e in content["inputs"]},
         }
+        way_out = "choose another --output-dir"
         validation.require_same(
             now,
             before,
             f"{folder} holds another data set",
-            way_out="Choose another --output-dir",
+            way_out=way_out.capitalize(),
         )
         for line in problems(folder, content):
-            raise ValueError(f"{line}; choose another --output-dir.")
+            raise ValueError(f"{line}; {way_out}.")
 
 
 def problems(
@@ -354,12 +354,6 @@ def differences(
             if (os.path.dirname(path) or ".") == folder
         }
         lines += problems(folder, content, counts)
-        shards = {shard["name"] for shard in content["shards"]}
-        if not shards.isdisjoint(counts) and (unread := shards - counts.keys()):
-            lines.append(
-                f"{len(unread)} of {len(shards)} file(s) of the build in "
-                f"{folder} are not among those to read, such as {min(unread)}"
-            )
         if vocab_file is not None:
             tokens = vocabulary_lib.load_vocab(vocab_file)
             built_with = content["vocabulary"]["tokens_sha256"]
@@ -405,23 +399,20 @@ def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
       "do_lower_case" and "strip_accents", as the manifests beside all of them
       have it; empty where one of them has none that says so, or they differ.
     """
-    treatments = {
-        folder: {n: content["flags"][n] for n in vocabulary_lib.TREATMENT}
-        if content
-        else {}
-        for folder, content in _manifests(files).items()
-    }
-    known = {f: treatment for f, treatment in treatments.items() if treatment}
-    first = next(iter(known), "")
-    for folder, treatment in known.items():
-        if treatment != known[first]:
+    first = ""
+    treatment: dict[str, bool] = {}
+    for folder, content in _manifests(files).items():
+        if not content:
+            return {}
+        other = {n: content["flags"][n] for n in vocabulary_lib.TREATMENT}
+        if first and other != treatment:
             errors.warn(
                 f"the text in {folder} was treated in another way than that in "
-                f"{first}: {treatment} and {known[first]}; build one of them "
-                "anew"
+                f"{first}: {other} and {treatment}; build one of them anew"
             )
             return {}
-    return known[first] if known and len(known) == len(treatments) else {}
+        first, treatment = folder, other
+    return treatment
 
 
 def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -50,16 +50,13 @@ class Part(NamedTuple):
         endings. Names a digest of what decides their bytes.
       files: What is read.
       first_file: Number of the first of them in the corpus.
-      decided: deduplication.DECISION of each of their documents, if some are
-        dropped.
-      kept_names: Number of a file -> its name, of those that `decided` names.
+      is_dropped: <bool>[(documents)], if some are dropped.
     """
 
     path: str
     files: list[corpus.CorpusFile]
     first_file: int
-    decided: np.ndarray | None = None
-    kept_names: dict[int, str] = {}
+    is_dropped: np.ndarray | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -69,16 +66,16 @@ class Part(NamedTuple):
         """Where the examples of a share go."""
         return f"{self.path}.{share}" if share else self.path
 
-    def at(self, folder: str, kind: str, decisions: Any) -> "Part":
+    def at(self, folder: str, decisions: Any) -> "Part":
         """With a path that names what decides the bytes of its files."""
         names = [
             (file.name, file.num_bytes, file.mtime_ns) for file in self.files
         ]
-        key = json.dumps([decisions, names, self.kept_names])
+        key = json.dumps([decisions, names])
         digest = hashlib.sha256(key.encode())
-        if self.decided is not None:
-            digest.update(self.decided.tobytes())
-        path = os.path.join(folder, f"{kind}-{digest.hexdigest()[:24]}")
+        if self.is_dropped is not None:
+            digest.update(self.is_dropped.tobytes())
+        path = os.path.join(folder, f"part-{digest.hexdigest()[:24]}")
         return self._replace(path=path)
 
 
@@ -100,15 +97,9 @@ def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
 
 
 def write_record(part: Part, records: Sequence[FileRecord]) -> None:
-    """Says of a part that it is finished, and how large its files are."""
-    sizes = {
-        ending: os.path.getsize(part.path + ending)
-        for ending in ("", f".{DROPPED}", f".{HELDOUT}")
-        if os.path.exists(part.path + ending)
-    }
-    files_lib.write_atomically(
-        part.path + ".json", json.dumps([sizes, records])
-    )
+    """Says of a part that it is finished, and how large its file is."""
+    content = json.dumps([os.path.getsize(part.path), records])
+    files_lib.write_atomically(part.path + ".json", content)
 
 
 def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
@@ -117,11 +108,8 @@ def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
     """
     try:
         with open(part.path + ".json", encoding="utf-8") as reader:
-            sizes, rows = json.load(reader)
-        if any(
-            os.path.getsize(part.path + ending) != size
-            for ending, size in sizes.items()
-        ):
+            size, rows = json.load(reader)
+        if os.path.getsize(part.path) != size:
             return None
     except (FileNotFoundError, json.JSONDecodeError):
         return None
@@ -129,20 +117,8 @@ def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
         FileRecord(name, sha256, Counts(*counts), Counts(*heldout), *rest)
         for name, sha256, counts, heldout, *rest in rows
     ]
-    if any(record.num_bad_inputs for record in records) and not skips:
-        return None
-    return records
-
-
-def remove_unfinished(folder: str) -> None:
-    """Removes what a killed run left half-written.
-
-    Finished parts stay, also of other flags: they are hours of work, and
-    whoever has mistyped a flag gives the command again.
-    """
-    for name in os.listdir(folder):
-        if name.startswith("part-") and ".tmp" in name:
-            os.remove(os.path.join(folder, name))
+    is_usable = skips or not any(record.num_bad_inputs for record in records)
+    return records if is_usable else None
 
 
 class _Share:
@@ -275,17 +251,10 @@ class PartBuilder:
         from electra_tf.pretraining_data import records
 
         build = self._build
-        choose = dropped = None
+        choose = None
+        if build.dedup or build.heldout_fraction:
+            choose = _chooser(part, build.heldout_fraction)
         with contextlib.ExitStack() as stack:
-            if build.dedup:
-                path = stack.enter_context(
-                    files_lib.whole_file(part.path_of(DROPPED))
-                )
-                dropped = stack.enter_context(open(path, "w", encoding="utf-8"))
-            if build.dedup or build.heldout_fraction:
-                choose = deduplication.Chooser(
-                    part, build.heldout_fraction, dropped
-                )
             writers = {
                 share: stack.enter_context(
                     records.record_writer(part.path_of(share))
@@ -293,19 +262,18 @@ class PartBuilder:
                 for share in build.shares
             }
             made = [
-                self._write_file(number, file, writers, choose, report)
-                for number, file in enumerate(part.files)
+                self._write_file(file, writers, choose, report)
+                for file in part.files
             ]
         if choose is not None:
-            choose.check_all_seen()
+            choose(None)
         return made
 
     def _write_file(
         self,
-        number: int,
         file: corpus.CorpusFile,
         writers: dict[str, Callable[[bytes], object]],
-        choose: deduplication.Chooser | None,
+        choose: Callable[[list[str] | None], str] | None,
         report: Callable[[Counts], object],
     ) -> FileRecord:
         """Writes the examples of one file, and says what became of it."""
@@ -331,7 +299,7 @@ class PartBuilder:
         reading = self.reading._replace(on_bad_input=on_bad_input)
         batches = corpus.read_lines(file.path, digest, reading)
         num_bytes = num_dropped = 0
-        for share, lines, num_read in _shared_out(number, batches, choose):
+        for share, lines, num_read in _shared_out(batches, choose):
             num_bytes += num_read
             done = Counts(num_read)
             if share == DROPPED:
@@ -354,22 +322,50 @@ class PartBuilder:
         )
 
 
+def _chooser(
+    part: Part, heldout_fraction: float
+) -> Callable[[list[str] | None], str]:
+    """What says which share gets a document of a part, in the order of
+    reading, or at their end with None that all were seen.
+    """
+    left = None if part.is_dropped is None else iter(part.is_dropped)
+
+    def choose(lines: list[str] | None) -> str:
+        is_dropped = False if left is None else next(left, None)
+        if left is not None and (is_dropped is None) != (lines is None):
+            raise ValueError(
+                "Expected the corpus to stay as it is while it is read. "
+                f"Received: other documents than before in "
+                f"{part.files[0].name!r} or a file after it; run again."
+            )
+        if is_dropped:
+            return DROPPED
+        if (
+            lines
+            and heldout_fraction
+            and deduplication.is_held_out(
+                deduplication.digest_of(lines), heldout_fraction
+            )
+        ):
+            return HELDOUT
+        return TRAINING
+
+    return choose
+
+
 def _shared_out(
-    number: int,
     batches: Iterable[corpus.LineBatch],
-    choose: deduplication.Chooser | None,
+    choose: Callable[[list[str] | None], str] | None,
 ) -> Iterator[tuple[str, list[str], int]]:
     """Lines of one share, and what was read of a file to get them."""
     if choose is None:
         for lines, num_bytes in batches:
             yield TRAINING, lines, num_bytes
         return
-    num_documents = 0
     for documents, num_bytes in corpus.documents_of(batches):
         lines_of: dict[str, list[str]] = {TRAINING: [], HELDOUT: []}
         for document in documents:
-            share = choose(number, num_documents, document)
-            num_documents += 1
+            share = choose(document)
             if share == DROPPED:
                 yield DROPPED, [], 0
             else:

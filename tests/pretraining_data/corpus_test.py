@@ -98,16 +98,6 @@ def test_kinds(tmp_path, kind, compression):
     assert lines_of(tmp_path, name, compress(content)) == lines
 
 
-def test_one_of_several_files_is_of_its_kind(tmp_path):
-    """As TensorFlow's and Beam's writers name them."""
-    content, lines = KINDS[".jsonl"]
-    for name in ("c4-train.jsonl-00000-of-00002", "x.jsonl.gz-3-of-12"):
-        packed = gzip.compress(content) if ".gz" in name else content
-        assert lines_of(tmp_path, name, packed) == lines
-    content = parquet_of(["a"])
-    assert lines_of(tmp_path, "x.parquet-0-of-1", content) == ["a", ""]
-
-
 def test_parquet(tmp_path):
     content = parquet_of(["a b\n\nc", "d"])
     assert lines_of(tmp_path, "x.parquet", content) == ["a b", "c", "", "d", ""]
@@ -227,19 +217,6 @@ def test_other_kinds_are_refused_by_name(tmp_path, name):
     lines = lines_of(tmp_path, "y.tar", content, on_bad_input=messages.append)
     assert lines == ["a", "", "b", ""]
     assert f"y.tar/{name}', whose kind" in messages[1]
-
-
-@pytest.mark.parametrize("behind", [tar_of({"b": b"b"}), b"damage"])
-def test_what_is_behind_the_end_of_an_archive_is_told(tmp_path, behind):
-    content = tar_of({"a": b"a"})
-    assert lines_of(tmp_path, "x.tar", content + bytes(1 << 20)) == ["a", ""]
-    messages = []
-    lines = lines_of(
-        tmp_path, "x.tar", content + behind, on_bad_input=messages.append
-    )
-    assert lines == ["a", ""]
-    assert len(messages) == 1
-    assert "x.tar/a', goes on behind its end" in messages[0]
 
 
 def test_folders_behind_links_are_read_once_in_a_circle(tmp_path):
@@ -375,22 +352,6 @@ def test_damage_is_named_or_left_out(
     is_packed = file_name.endswith((".gz", ".xz", ".zst"))
     if num_documents is None or (is_packed and num_documents):
         assert lines[:100] == LONG.split("\n")[:100]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("x.txt.gz", b"kept\n\xff\nkept\n\xc3"),
-        ("x.jsonl.gz", jsonl_of({"text": "kept"}) + b'{"te'),
-        ("x.tar.gz", tar_of({"a": b"kept\n\xff\n"})[:517]),
-    ],
-)
-def test_an_end_that_was_cut_off_is_named_once(tmp_path, name, content):
-    messages = []
-    content = gzip.compress(content)[:-8]
-    lines_of(tmp_path, name, content, on_bad_input=messages.append)
-    (message,) = messages
-    assert "which is damaged: Compressed file ended before" in message
 
 
 def test_unreadable_files_are_named_or_left_out(tmp_path):

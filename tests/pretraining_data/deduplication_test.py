@@ -89,14 +89,6 @@ def test_chains_lead_to_the_first():
     assert earlier(found) == [-1, -1, 1, 1]
 
 
-def test_a_copy_of_a_near_duplicate_is_none_of_the_first():
-    first = document()
-    second = changed(first, 2)
-    found = decided_of(records_of([first, second, second, first]), 0.75)
-    assert earlier(found) == [-1, 0, 0, 0]
-    assert found["is_exact"].tolist() == [False, False, False, True]
-
-
 def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
     documents = [document(n) for n in (1, 4, 5, 6, 300, 2)]
     together = records_of(documents)
@@ -117,17 +109,6 @@ def test_fingerprints_stay_what_they_are():
         13234351280758664125,
     ]
     assert record["signature"][:2].tolist() == [177753355, 1886541359]
-
-
-def test_comparing_in_pieces_changes_nothing(monkeypatch):
-    documents = [document(20) for _ in range(30)]
-    documents += [changed(lines, 1) for lines in documents]
-    records = records_of(documents)
-    whole = decided_of(records, 0.5)
-    assert sum(i >= 0 for i in earlier(whole)) >= 10
-    monkeypatch.setattr(deduplication, "_PAIRS", 3)
-    pieces = decided_of(records, 0.5)
-    assert earlier(pieces) == earlier(whole)
 
 
 def test_held_out_documents_are_chosen_by_their_words():
