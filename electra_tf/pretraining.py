@@ -21,7 +21,6 @@ from electra_tf.files import write_atomically, write_json
 from electra_tf.model import ablations, electra, masking
 from electra_tf.pretraining_data import (
     batches,
-    check,
     manifest,
 )
 from electra_tf.text import vocabulary
@@ -405,21 +404,13 @@ def _describe(
         f"{run.num_train_steps} steps of {data.train_batch_size} examples; "
         f"TensorBoard: tensorboard --logdir={run.model_dir}"
     )
-    report = check.Report()
+    lines: list[str] = []
     for part in inputs.data:
-        check.compare_with_manifests(
-            report, part.records.num_examples(), data.vocab_file
-        )
-    lines = [*report.errors, *report.warnings]
-    lines.append(manifest.different_treatments(train_data.records.files) or "")
-    if doubled := train_data.records.doubled():
-        lines.append(
-            f"{len(doubled)} file(s) of examples are another one once more, "
-            f"such as {doubled[0][0]}, which is {doubled[0][1]}: their "
-            "examples count twice"
+        lines += manifest.differences(
+            part.records.num_examples(), data.vocab_file
         )
     if inputs.heldout_data:
-        lines += inputs.heldout_data.remarks_on_heldout(
+        inputs.heldout_data.warn_as_heldout(
             train_data, data.eval_batch_size, data.num_eval_steps
         )
     elif run.eval_steps:

@@ -20,7 +20,7 @@ import os
 import sys
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import building, building_flags
+from electra_tf.pretraining_data import building
 
 
 def main(argv=None) -> int:
@@ -28,7 +28,7 @@ def main(argv=None) -> int:
     parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset", description=__doc__
     )
-    building_flags.add_local_flags(parser)
+    building.add_local_flags(parser)
     return arguments.run(building.build_dataset, parser, argv)
 
 

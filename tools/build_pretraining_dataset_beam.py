@@ -25,7 +25,7 @@ import sys
 from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import building_flags
+from electra_tf.pretraining_data import building
 
 
 def build_dataset(
@@ -49,7 +49,7 @@ def main(argv=None) -> int:
     parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset_beam", description=__doc__
     )
-    building_flags.add(parser)  # What stands before "--".
+    building.add_flags(parser)  # What stands before "--".
     args = list(sys.argv[1:] if argv is None else argv)
     own, beam_args = args, []
     if "--" in args:

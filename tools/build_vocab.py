@@ -21,7 +21,7 @@ import os
 import sys
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import building_flags
+from electra_tf.pretraining_data import building
 
 _coverage = arguments.number(
     float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
@@ -93,7 +93,7 @@ def main(argv=None) -> int:
         type=_num_unused,
         help="Number of [unused] entries (default: see above).",
     )
-    building_flags.add_reading(parser)
+    building.add_reading(parser)
     return arguments.run(build_vocab, parser, argv)
 
 

@@ -4,10 +4,10 @@
       --vocab-file=vocab.txt --gin-file=gin/small.gin
 
 Every record is read: checksums, features, lengths, ids, mask, segments, [CLS]
-and [SEP], duplicates, [UNK] and padding; some examples are shown as text. The
-files and the vocabulary are compared with the manifest beside the data. With
---gin-file, sizes are compared with that run's, and its epochs are counted;
---data and --vocab-file are then taken from it.
+and [SEP], duplicates, [UNK] and padding. The files and the vocabulary are
+compared with the manifest beside the data. With --gin-file, sizes are compared
+with that run's, and its epochs are counted; --data and --vocab-file are then
+taken from it.
 
 The exit code is 1 if something would end a run or train it on nonsense, and 0
 if there is nothing but warnings.
@@ -49,7 +49,9 @@ def check_data(args: argparse.Namespace) -> None:
 
     from electra_tf.pretraining_data import check
 
-    check.check_files(pattern, vocab_file, config, args.num_samples)
+    check.report_on_records(pattern, vocab_file, config).show(
+        sys.stdout, f"would break a run over {pattern}"
+    )
 
 
 def main(argv=None) -> int:
@@ -76,12 +78,6 @@ def main(argv=None) -> int:
         action="append",
         default=[],
         help="Binding that overrides the files.",
-    )
-    add(
-        "--num-samples",
-        type=arguments.positive_int,
-        default=3,
-        help="Examples to show (default 3).",
     )
     return arguments.run(check_data, parser, argv)
 

@@ -581,8 +581,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 "Expected a batch size of no more than the held-out examples. "
                 f"Received: {batch_size}, but {pattern} holds {len(data)}"
             )
-        for line in data.remarks_on_heldout(train, batch_size, steps):
-            errors.warn(line)
+        data.warn_as_heldout(train, batch_size, steps)
         return data.dataset(batch_size).take(min(steps or most, most))
 
 

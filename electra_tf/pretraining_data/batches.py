@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import draws, manifest
+from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
@@ -82,36 +82,34 @@ class PretrainingData:
     def __len__(self) -> int:
         return len(self.records)
 
-    def remarks_on_heldout(
+    def warn_as_heldout(
         self,
         train: "PretrainingData | None",
         batch_size: int,
         num_steps: int | None,
-    ) -> list[str]:
-        """What metrics of these examples, held out of `train`, do not say.
+    ) -> None:
+        """Warns of what metrics of these held-out examples do not say.
 
         Args:
           train: What is trained on, if that is known.
           batch_size: Of an evaluation.
           num_steps: Of it at most; None for all.
         """
-        lines = []
-        # Of copies and links as well, wherever they are.
-        if shared := self.records.doubled(train.records) if train else ():
-            lines.append(
-                f"{len(shared)} of {len(self.records.files)} held-out file(s) "
-                f"are trained on, too, such as {shared[0][0]}: their metrics "
-                "say nothing of other texts"
+        files = self.records.files
+        if shared := {*files}.intersection(
+            train.records.files if train else ()
+        ):
+            errors.warn(
+                f"{len(shared)} of {len(files)} held-out file(s) are trained "
+                f"on, too, such as {min(shared)}: their metrics say nothing of "
+                "other texts"
             )
-        elif train:
-            lines += manifest.remarks(train.records.files, self.records.files)
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):
-            lines.append(
+            errors.warn(
                 f"the last {rest} of {len(self)} held-out examples are not "
                 f"scored, as batches of {batch_size} are whole"
             )
-        return lines
 
     def dataset(
         self,
@@ -143,17 +141,11 @@ class PretrainingData:
         def load(index):
             positions = draws.positions_of(shard, index, batch_size)
             records = self._order(positions)
-            serialized, uniform = numpy_function(
-                self._read_and_draw,
-                [records, positions],
-                [tf.string, tf.float32],
-                stateful=False,
+            serialized = numpy_function(
+                self.records.read, [records], tf.string, stateful=False
             )
             serialized.set_shape([batch_size])
-            uniform.set_shape([batch_size, draws.noise_width(self.config)])
-            features = self._parse(serialized, records)
-            features["noise"] = draws.split_noise(self.config, uniform)
-            return features
+            return self._with_noise(serialized, positions, records)
 
         return (
             tf.data.Dataset.counter(start)
@@ -200,17 +192,8 @@ class PretrainingData:
                 .map(lambda serialized: (positions, records, serialized))
             )
 
-        def draw(position):
-            return tf.random.stateless_uniform(
-                [draws.noise_width(self.config)],
-                tf.stack([tf.constant(self.seed, tf.int64), position]),
-            )
-
         def parse(positions, records, serialized):
-            features = self._parse(serialized, records, in_graph=True)
-            uniform = tf.map_fn(draw, positions, fn_output_signature=tf.float32)
-            features["noise"] = draws.split_noise(self.config, uniform)
-            return features
+            return self._with_noise(serialized, positions, records)
 
         return (
             tf.data.Dataset.counter(start)
@@ -228,12 +211,9 @@ class PretrainingData:
         """
         spread = np.linspace(0, len(self) - 1, _NUM_COUNTED)
         records = np.unique(spread.astype(np.int64))
-        features = self._parse(
-            tf.constant(self._read_and_check(records)), tf.constant(records)
-        )
-        is_token = features["input_mask"].numpy() == 1
+        features = self.read_features(records)
         counts = 1.0 + np.bincount(
-            features["input_ids"].numpy()[is_token],
+            features["input_ids"][features["input_mask"] == 1],
             minlength=self.config.encoder.vocab_size,
         )
         return np.asarray(counts / counts.sum(), np.float32)
@@ -242,13 +222,13 @@ class PretrainingData:
         """Of all tokens, in the records that `digest` is of."""
         return 1.0 - self._num_real_tokens / self._num_tokens
 
-    def _read_and_draw(self, records, positions):
-        """Serialized examples and their draws, <float32>[B, noise_width]."""
+    def _with_noise(self, serialized, positions, records) -> dict:
+        """What `dataset` yields of serialized examples <string>[B]."""
         width = draws.noise_width(self.config)
-        return (
-            self.records.read(records),
-            draws.uniform_rows(self.seed, positions, width),
-        )
+        uniform = draws.uniform_rows(self.seed, positions, width)
+        return self._parse(serialized, records) | {
+            "noise": draws.split_noise(self.config, uniform)
+        }
 
     def _order(self, positions: tf.Tensor) -> tf.Tensor:
         """Positions in the stream -> record numbers, <int64>[B]."""
@@ -281,9 +261,7 @@ class PretrainingData:
             tf.int64,
         )
 
-    def _parse(
-        self, serialized, records, in_graph: bool = False
-    ) -> dict[str, tf.Tensor]:
+    def _parse(self, serialized, records) -> dict[str, tf.Tensor]:
         """Parses <string>[B] and refuses records that do not fit, by their
         numbers <int64>[B], or without Python code, in fewer words.
         """
@@ -295,7 +273,7 @@ class PretrainingData:
             values = parsed[name].flat_values
             fits &= tf.reduce_all((values >= 0) & (values < limit))
             fits &= tf.reduce_all(parsed[name].row_splits == splits)
-        if in_graph:
+        if self.in_graph and not tf.executing_eagerly():
             message = (
                 f"DataError: Expected examples of {length} tokens with "
                 + ", ".join(words for _, words in self._ranges.values())
@@ -338,18 +316,18 @@ class PretrainingData:
                 continue
             row = int(np.argmax(is_wrong))
             path, number = self.records.locate(int(records[row]))
-            place, hint = f"in record {number} of {path}", ""
-            if received[row] != length:
-                what = received[row]
-                expected = (
-                    f"{length} values of {name} (ElectraConfig.max_seq_length)"
-                )
-            else:
+            what, hint = received[row], ""
+            if what == length:
                 what = values[row][wrong[row]][0]
                 if name == "input_ids":
                     hint = ": was it built with another vocabulary?"
+            else:
+                expected = (
+                    f"{length} values of {name} (ElectraConfig.max_seq_length)"
+                )
             raise errors.DataError(
-                f"Expected {expected}, received {what} {place}{hint}"
+                f"Expected {expected}, received {what} in record {number} of "
+                f"{path}{hint}"
             )
 
     def _check(self):
@@ -393,6 +371,20 @@ class PretrainingData:
                     )
                 ).numpy()
             )
+
+    def read_features(self, records: np.ndarray) -> dict[str, np.ndarray]:
+        """Features by their names, each <int32>[B, L], of some records.
+
+        Args:
+          records: <int64>[B], their numbers.
+
+        Raises:
+          DataError: If one cannot be read or parsed, or does not fit.
+        """
+        features = self._parse(
+            tf.constant(self._read_and_check(records)), tf.constant(records)
+        )
+        return {name: values.numpy() for name, values in features.items()}
 
     def _read_and_check(self, records: np.ndarray) -> list[bytes]:
         """Serialized examples; a DataError where one does not fit."""

@@ -17,26 +17,22 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from electra_tf import errors
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import (
-    building_flags,
+    building,
     corpus,
     manifest,
     parts,
 )
 
 _LONGEST_REASON = 500
-# Files that some build has left.
-_OF_BUILDS = re.compile(rf"{manifest.CLAIM_PREFIX}|pretrain_data\.tfrecord-")
-
 # A value, and the output file that it goes to; see `add_steps`.
 _Keyed = tuple[tuple[int, int], Any]
 _MANIFEST = (-1, 0)
@@ -72,19 +68,17 @@ def build_dataset(
     """Builds the data set.
 
     Args:
-      args: The flags of `building_flags.add`.
+      args: The flags of `building.add_flags`.
       beam_args: Of the pipeline, such as its runner.
 
     Raises:
       ValueError: On anything that the user can mend.
     """
-    building_flags.check(args)
-    _refuse_signs(args)
     files = list_files(args)
-    build, vocabulary, entry = building_flags.make_build(args, files)
+    build, vocabulary, entry = building.make_build(args, files)
     output_dir = args.output_dir.rstrip("/")
     if "://" not in output_dir:
-        output_dir = building_flags.output_folders(args)[0]
+        output_dir = building.output_folder(args)
     task = Task(
         build, vocabulary, entry, output_dir, args.on_bad_input == "skip"
     )
@@ -101,18 +95,6 @@ def build_dataset(
     say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
-def _refuse_signs(args: argparse.Namespace) -> None:
-    """Refuses folders that Beam's file systems take for patterns."""
-    for flag in ("output_dir", "corpus_dir"):
-        folder = getattr(args, flag)
-        is_matched = flag == "output_dir" or "://" in folder
-        if is_matched and set(folder) & set("*?["):
-            raise ValueError(
-                f"Expected a --{flag.replace('_', '-')} without '*', '?' and "
-                f"'[', which Beam takes for patterns. Received: {folder!r}."
-            )
-
-
 def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     """As `corpus.list_files`, in any file system."""
     corpus_dir, output = args.corpus_dir, args.output_dir.rstrip("/") + "/"
@@ -123,31 +105,28 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
             corpus_dir,
             note,
             args.vocab_file,
-            [] if "://" in output else building_flags.output_folders(args),
+            "" if "://" in output else building.output_folder(args),
         )
-    reading = corpus.Reading(on_bad_input=note)
     root = corpus_dir.rstrip("/") + "/"
-    if output.startswith(root) and not _is_hidden(output.removeprefix(root)):
+    inner = output.removeprefix(root)
+    if output.startswith(root) and not corpus.is_hidden(inner):
         raise corpus.inside_corpus(args.output_dir, corpus_dir)
     (match,) = FileSystems.match([root + "**"])
     files = []
-    for found in match.metadata_list:
-        path, num_bytes = found.path, found.size_in_bytes
+    for entry in match.metadata_list:
+        path, num_bytes = entry.path, entry.size_in_bytes
         name = path.removeprefix(root)
-        if _is_hidden(name) or path.endswith("/"):
-            continue  # A bucket has empty files in place of folders.
-        if path.removesuffix(".json") == args.vocab_file:
-            errors.warn(f"{path!r} is no text: left out of the corpus")
-        elif num_bytes and (problem := corpus.problem_of_kind(path)):
-            reading.refuse(problem)
+        # A bucket has empty files in place of folders.
+        if corpus.is_hidden(name) or path.endswith("/"):
+            continue
+        if corpus.is_vocabulary(path, args.vocab_file):
+            continue
+        if num_bytes and (problem := corpus.problem_of_kind(path)):
+            corpus.Reading(on_bad_input=note).refuse(problem)
         else:
             files.append(corpus.CorpusFile(name, path, num_bytes))
     corpus.refuse_without_text(corpus_dir, files)
     return sorted(files)
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))
 
 
 @contextlib.contextmanager
@@ -155,69 +134,51 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
     """Makes a share's output folder; a file says which build is at work."""
     folder = task.folder_of(share)
     key = repr([task.build, task.entry["sha256"]]).encode()
-    claim = manifest.CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
-    shards = set(task.build.shard_names(share))
-    ours = {claim, *shards}
-    path = FileSystems.join(folder, claim)
-    if share != manifest.TRAINING and FileSystems.exists(path):
-        # Of a run that was killed between its two manifests.
-        ours.add(manifest.FILE_NAME)
-    refuse_others(folder, ours)
+    claim = FileSystems.join(folder, manifest.UNFINISHED)
+    shards = task.build.shard_names(share)
+    names = _names(folder)
+    if manifest.UNFINISHED in names:
+        with FileSystems.open(claim) as reader:
+            if reader.read() != key:
+                raise ValueError(
+                    "Expected a new or empty --output-dir, or what an "
+                    "interrupted run of the same command left. Received: "
+                    f"{folder!r}, where a run with other flags is at work or "
+                    "was interrupted."
+                )
+        known = {*shards, manifest.UNFINISHED}
+        if share != manifest.TRAINING:
+            # Of a run that was killed between its two manifests.
+            known.add(manifest.FILE_NAME)
+        prefix = manifest.TEMPORARY_PREFIX
+        names = [
+            n for n in names if n not in known and not n.startswith(prefix)
+        ]
+    if manifest.FILE_NAME in names:
+        raise ValueError(
+            "Expected a new or empty --output-dir. Received: "
+            f"{folder!r}, which holds a finished data set."
+        )
+    manifest.refuse_foreign(folder, sorted(names))
     if not FileSystems.exists(folder):
         FileSystems.mkdirs(folder)
-    with FileSystems.create(path):
-        pass
-    try:
-        refuse_others(folder, ours)
-    except ValueError:
-        _delete(path)
-        raise
+    with FileSystems.create(claim) as writer:
+        writer.write(key)
     try:
         yield
     except BaseException:
-        # Who reads the folder must not take what is there for all.
-        if shards.isdisjoint(_names(folder)):
-            _delete(path)
+        # Nobody must take what is there for all.
+        if set(shards).isdisjoint(_names(folder)):
+            FileSystems.delete([claim])
         raise
-    _delete(path)
+    FileSystems.delete([claim])
 
 
 def _names(folder: str) -> list[str]:
     """Of the files in a folder; what stands for it itself is none."""
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
-    paths = [found.path for found in match.metadata_list]
+    paths = [entry.path for entry in match.metadata_list]
     return [os.path.basename(path) for path in paths if path[-1:] != "/"]
-
-
-def _delete(path: str) -> None:
-    # Unless the same command, given twice, has removed it.
-    if FileSystems.exists(path):
-        FileSystems.delete([path])
-
-
-def refuse_others(folder: str, ours: Collection[str]) -> None:
-    """Refuses an output folder for what it holds."""
-    names = _names(folder)
-    if manifest.FILE_NAME in names and manifest.FILE_NAME not in ours:
-        raise ValueError(
-            "Expected a new or empty --output-dir. Received: "
-            f"{folder!r}, which holds a finished data set."
-        )
-    others = [
-        name
-        for name in sorted(set(names).difference(ours))
-        if not re.match(rf"{manifest.TEMPORARY_PREFIX}(?!build-)", name)
-    ]
-    theirs = [*filter(_OF_BUILDS.match, others)]
-    manifest.refuse_foreign(
-        folder, [name for name in others if name not in theirs]
-    )
-    if theirs:
-        raise ValueError(
-            "Expected a new or empty --output-dir, or what an interrupted run "
-            f"of the same command left. Received: {folder!r}, where a run with "
-            f"other flags is at work or has left {theirs[0]!r}."
-        )
 
 
 def reason_of(error: Exception) -> str:
@@ -389,7 +350,11 @@ def _write_manifests(
             share,
             files,
             records,
-            [entry for of, _, entry in shards if of == number],
+            [
+                entry
+                for share_number, _, entry in shards
+                if share_number == number
+            ],
             task.entry,
             manifest.versions("apache-beam"),
         )

@@ -3,6 +3,8 @@
 Parts of the corpus are built in one process or in several, as files in a folder
 of unfinished work inside the output folder; what is made of them is moved to
 the output folder at the end. Nothing is wiped, and all appears or none.
+
+The flags of all builders are here, too.
 """
 
 import argparse
@@ -11,13 +13,14 @@ import functools
 import gc
 import glob
 import json
+import math
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
@@ -27,7 +30,7 @@ import numpy as np
 from electra_tf import errors
 from electra_tf import files as files_lib
 from electra_tf.command_line import arguments, progress
-from electra_tf.pretraining_data import building_flags, corpus, deduplication
+from electra_tf.pretraining_data import corpus, deduplication
 from electra_tf.pretraining_data import manifest as manifest_lib
 from electra_tf.pretraining_data import parts as parts_lib
 from electra_tf.pretraining_data.manifest import Counts, add_up
@@ -35,56 +38,273 @@ from electra_tf.pretraining_data.manifest import Counts, add_up
 if TYPE_CHECKING:
     from electra_tf.text import vocabulary as vocabulary_lib
 
-# More processes than this only read the same parts over and over.
-MAX_MERGING_PROCESSES = 8
+# Default number of output files: one for every 16 MiB of text, at least one
+# for every 64 KiB up to eight, at most the original's 1000.
+SHARD_BYTES = 16 << 20
+SMALL_SHARD_BYTES = 64 << 10
+MIN_SHARDS = 8
+MAX_SHARDS = 1000
+
+_DEDUP_THRESHOLD = 0.8
+# Above this share the builder warns.
+_MAX_CUT = 0.2
 # In the folder of unfinished work: what is being moved out of it.
 _MOVING = "moving.json"
-_LOOKS_FALSE = ("0", "false", "n", "no", "off")
 
 say = functools.partial(arguments.say, "build_pretraining_dataset")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that every builder has."""
+    parser.add_argument("--corpus-dir", required=True, help="Folder of text.")
+    parser.add_argument(
+        "--vocab-file", required=True, help="Vocabulary, one token a line."
+    )
+    parser.add_argument(
+        "--output-dir", required=True, help="Where the TFRecords go."
+    )
+    parser.add_argument(
+        "--blanks-separate-docs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="A blank line of a text ends a document (the default); "
+        "otherwise only the end of a file does.",
+    )
+    parser.add_argument(
+        "--max-seq-length",
+        type=arguments.number(
+            int,
+            lambda length: length >= manifest_lib.MIN_SEQ_LENGTH,
+            f"a whole number of at least {manifest_lib.MIN_SEQ_LENGTH}",
+        ),
+        default=128,
+        help="Tokens in an example (default 128).",
+    )
+    for flag, name, help_text in (
+        ("lower-case", "do_lower_case", "Lower-case the text"),
+        ("strip-accents", "strip_accents", "Strip accents if lower-casing"),
+    ):
+        parser.add_argument(
+            f"--{flag}",
+            f"--do-{flag}",
+            dest=name,
+            action=argparse.BooleanOptionalAction,
+            help=f"{help_text}. The default is what the vocabulary was made "
+            "for, if <vocab-file>.json says so, otherwise yes.",
+        )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="Of all random draws (default 0)."
+    )
+    parser.add_argument(
+        "--num-out-files",
+        type=arguments.positive_int,
+        help="Output files. Default: one for every 16 MiB of text, but "
+        "at least eight (fewer for less than 512 KiB) and at most 1000.",
+    )
+    add_reading(parser)
+    parser.add_argument(
+        "--heldout-fraction",
+        type=arguments.number(
+            float, lambda share: 0 <= share < 1, "a number from 0 to below 1"
+        ),
+        default=0.0,
+        help="Share of documents that goes to a data set of its own, "
+        f"<output-dir>{manifest_lib.HELDOUT_SUFFIX}. Chosen by a hash of their "
+        "words: copies stay together, and the seed does not matter "
+        "(default 0; less than 1).",
+    )
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of all that read a corpus."""
+    parser.add_argument(
+        "--text-field",
+        default="text",
+        help="Field of .jsonl and column of .parquet that holds a document "
+        "(default text).",
+    )
+    parser.add_argument(
+        "--on-bad-input",
+        choices=("fail", "skip"),
+        default="fail",
+        help="What a damaged place does: end the run (the default; parts of "
+        "TFRecords that are finished stay) or be left out, named and counted. "
+        "Left out are a line that is not UTF-8, a row without text, the rest "
+        "of a damaged archive or compressed file, a file that cannot be read "
+        "or is of a kind that is not.",
+    )
+
+
+def add_local_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the builder on one machine."""
+    add_flags(parser)
+    parser.add_argument(
+        "--num-processes",
+        type=arguments.positive_int,
+        default=1,
+        help="Processes that build (default 1). Files are shared out among "
+        "them, so a single large file keeps one busy.",
+    )
+    parser.add_argument(
+        "--dedup",
+        nargs="?",
+        choices=("exact", "near"),
+        const="near",
+        default="",
+        help="Drop documents that repeat earlier ones: exact but for case and "
+        "white space, or also nearly (without a value). Reads the corpus "
+        f"twice. {manifest_lib.DROPPED_DOCUMENTS} in the output folder lists "
+        "them.",
+    )
+    parser.add_argument(
+        "--dedup-threshold",
+        type=arguments.number(
+            float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
+        ),
+        default=_DEDUP_THRESHOLD,
+        help="Share of runs of five words in common from which documents are "
+        "near duplicates (default %(default)s).",
+    )
+    parser.add_argument(
+        "--preflight",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="First tokenize a sample of the corpus and warn of unknown words "
+        "and lost accents (default yes).",
+    )
+    parser.add_argument(
+        "--preflight-only",
+        action="store_true",
+        help="Build nothing; print that report.",
+    )
+
+
+def output_folder(args: argparse.Namespace) -> str:
+    """Where the training set goes.
+
+    Raises:
+      ValueError: If that is no folder of this machine, or a path is nothing
+        that TensorFlow can open.
+    """
+    for path in (args.vocab_file, args.output_dir):
+        if not corpus.is_utf8(path):
+            raise ValueError(
+                f"Expected paths in UTF-8. Received: {os.fsencode(path)!r}."
+            )
+    if not args.output_dir or "://" in args.output_dir:
+        raise ValueError(
+            "Expected --output-dir in a folder of this machine; "
+            "tools/build_pretraining_dataset_beam.py writes to others. "
+            f"Received: {args.output_dir!r}."
+        )
+    return os.path.abspath(args.output_dir)
+
+
+def make_build(
+    args: argparse.Namespace,
+    files: Sequence[corpus.CorpusFile],
+) -> tuple[manifest_lib.Build, "vocabulary_lib.Vocabulary", dict]:
+    """What the flags decide.
+
+    How text is treated they say first, then the vocabulary, then it is yes.
+
+    Args:
+      args: Parsed by a parser of `add_flags`; those of `add_local_flags` may
+        be missing.
+      files: The corpus.
+
+    Returns:
+      The build, its vocabulary, and the manifest's entry of that.
+
+    Raises:
+      ValueError: If the vocabulary cannot be used.
+    """
+    from electra_tf.text import vocabulary as vocabulary_lib
+
+    given = vocabulary_lib.load(args.vocab_file)
+    settings = {}
+    for name in vocabulary_lib.TREATMENT:
+        flag, made_for = getattr(args, name), getattr(given, name)
+        settings[name] = made_for is not False if flag is None else flag
+        if made_for not in (None, settings[name]):
+            errors.warn(
+                f"building with {name}={settings[name]}, but the "
+                f"vocabulary was made for {name}={made_for}"
+            )
+    if given.text_cleaning != "none":
+        errors.warn(
+            "the vocabulary was made for text_cleaning="
+            f"{given.text_cleaning!r}, which the corpus must have been through "
+            "already"
+        )
+    dedup = getattr(args, "dedup", "")
+    build = manifest_lib.Build(
+        max_seq_length=args.max_seq_length,
+        blanks_separate_docs=args.blanks_separate_docs,
+        seed=args.seed,
+        num_out_files=args.num_out_files or default_num_shards(files),
+        text_field=args.text_field,
+        dedup=dedup,
+        dedup_threshold=args.dedup_threshold if dedup == "near" else 0.0,
+        heldout_fraction=args.heldout_fraction,
+        **settings,
+    )
+    return (
+        build,
+        vocabulary_lib.Vocabulary(
+            given.tokens, build.do_lower_case, build.strip_accents
+        ),
+        manifest_lib.of_vocabulary(args.vocab_file, given.tokens),
+    )
+
+
+def default_num_shards(files: Sequence[corpus.CorpusFile]) -> int:
+    """The number of output files for a corpus; see --num-out-files."""
+    num_bytes = sum(file.num_bytes for file in files)
+    return min(
+        MAX_SHARDS,
+        max(
+            math.ceil(num_bytes / SHARD_BYTES),
+            min(MIN_SHARDS, math.ceil(num_bytes / SMALL_SHARD_BYTES)),
+        ),
+    )
 
 
 def build_dataset(args: argparse.Namespace) -> None:
     """Builds the data set, or finds it built.
 
     Args:
-      args: The flags of `building_flags.add_local_flags`.
+      args: The flags of `add_local_flags`.
 
     Raises:
       ValueError: On anything that the user can mend.
     """
-    building_flags.check(args)
     bad_inputs = corpus.BadInputs()
     skips = args.on_bad_input == "skip"
-    folders = building_flags.output_folders(args)
-    output_dir = folders[0]
-    finished = None if args.preflight_only else manifest_lib.read(output_dir)
-    if finished is None and not args.preflight_only:
-        _refuse_foreign_files(folders)
+    output_dir = output_folder(args)
+    if not args.preflight_only and manifest_lib.read(output_dir) is None:
+        _refuse_foreign_files(output_dir, bool(args.heldout_fraction))
     files = corpus.list_files(
         args.corpus_dir,
         bad_inputs.note if skips else None,
         args.vocab_file,
-        folders,
+        output_dir,
     )
-    if (args.blanks_separate_docs or "").lower() in _LOOKS_FALSE:
-        errors.warn(
-            f"--blanks-separate-docs {args.blanks_separate_docs} means yes, as "
-            "in the original; use --no-blanks-separate-docs to switch it off"
-        )
     # All that needs no TensorFlow, which takes seconds to import, is checked.
     say("importing TensorFlow")
-    build, vocabulary, entry = building_flags.make_build(args, files)
+    build, vocabulary, entry = make_build(args, files)
     # No more than there is work for.
     num_processes = min(args.num_processes, len(parts_lib.make_parts(files)))
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import examples  # noqa: F401
 
     choices = (build, vocabulary, skips)
-    if finished is None and args.preflight:
+    if args.preflight_only or (
+        args.preflight and manifest_lib.read(output_dir) is None
+    ):
         # Not in this process where others are forked from it.
         with Crew(min(num_processes, 2), *choices) as crew:
-            crew.run("preflight", [(files, args.gin_file)])
+            crew.run("preflight", [files])
     if args.preflight_only:
         return
     start = time.monotonic()
@@ -97,14 +317,7 @@ def build_dataset(args: argparse.Namespace) -> None:
             )
             say(f"{output_dir} already holds this data set; nothing to do")
             return
-        _refuse_foreign_files(folders)
-        # Parts and the output lie side by side, each as large as text.
-        needed = 2 * sum(file.num_bytes for file in files)
-        if (free := shutil.disk_usage(folder).free) < needed:
-            errors.warn(
-                f"{free >> 20} MiB are free, and this will take some "
-                f"{needed >> 20} MiB or more while it runs"
-            )
+        _refuse_foreign_files(output_dir, bool(args.heldout_fraction))
         with Crew(num_processes, *choices) as crew:
             outputs = _build_outputs(crew, folder, files, build, entry, skips)
         _publish(output_dir, folder, outputs)
@@ -116,10 +329,14 @@ def build_dataset(args: argparse.Namespace) -> None:
             f"{len(content['shards'])} file(s) in "
             f"{manifest_lib.folder_of(output_dir, share)}"
         )
-    num_tokens = crew.counts.num_tokens
-    seconds = time.monotonic() - start
-    speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
-    say(f"{seconds:.1f} s{speed}")
+        # Two or three of an example's tokens are [CLS] and [SEP].
+        in_examples = totals["example_tokens"] - 2 * totals["examples"]
+        if (cut := 1 - in_examples / totals["tokens"]) > _MAX_CUT:
+            errors.warn(
+                f"{cut:.0%} of the tokens are in no example: what does not fit "
+                "into one is cut off; give a sentence a line"
+            )
+    say(f"{time.monotonic() - start:.1f} s")
     totals = outputs[manifest_lib.TRAINING]["totals"]
     if totals["dropped_documents"]:
         say(
@@ -147,7 +364,7 @@ def _build_outputs(
     # part has a digest.
     for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
     decisions = (for_parts, entry["sha256"], versions)
-    parts = [part.at(folder, "part", decisions) for part in parts]
+    parts = [part.at(folder, decisions) for part in parts]
     records = _build_parts(crew, parts, skips)
     for share in build.shares:
         try:
@@ -180,40 +397,32 @@ def _find_duplicates(
     build: manifest_lib.Build,
 ) -> list[parts_lib.Part]:
     """Looks for documents that repeat earlier ones."""
-    decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
     parts = [
-        # Fingerprints name their file by its number.
-        part.at(folder, "fingerprints", (*decisions, part.first_file))
-        for part in parts
+        part._replace(path=os.path.join(folder, f"fingerprints-{i}"))
+        for i, part in enumerate(parts)
     ]
-    parts_lib.remove_others(parts)
-    missing = [part for part in parts if not os.path.exists(part.path)]
-    num_bytes = sum(part.num_bytes for part in parts)
-    done_before = num_bytes - sum(part.num_bytes for part in missing)
-    crew.start_progress(
-        num_bytes, Counts(done_before), "looking for duplicates"
-    )
-    crew.run("fingerprint", missing)
+    crew.start_progress(parts, "looking for duplicates")
+    crew.run("fingerprint", parts)
     all_records = os.path.join(folder, "fingerprints")
-    _concatenate([part.path for part in parts], all_records)
     sizes = [os.path.getsize(part.path) for part in parts]
+    with files_lib.writing(all_records), open(all_records, "wb") as writer:
+        for part in parts:
+            with open(part.path, "rb") as reader:
+                shutil.copyfileobj(reader, writer, 1 << 20)
     if not any(sizes):
         return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
     decided = deduplication.decide(records, len(files), threshold)
+    dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
+    names = [file.name for file in files]
+    with files_lib.writing(dropped), open(dropped, "w") as listing:
+        listing.writelines(deduplication.listing(records, decided, names))
     ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
+    of_parts = np.split(decided["kept_document"] > 0, ends[:-1])
     return [
-        part._replace(
-            decided=some,
-            kept_names={
-                i: files[i].name
-                for i in np.unique(
-                    some["kept_file"][some["kept_document"] > 0]
-                ).tolist()
-            },
-        )
-        for part, some in zip(parts, np.split(decided, ends[:-1]), strict=True)
+        part._replace(is_dropped=some)
+        for part, some in zip(parts, of_parts, strict=True)
     ]
 
 
@@ -221,22 +430,11 @@ def _build_parts(
     crew: "Crew", parts: Sequence[parts_lib.Part], skips: bool
 ) -> list[manifest_lib.FileRecord]:
     """Builds the parts that no earlier run has finished."""
-    parts_lib.remove_others(parts)
     finished = [parts_lib.read_record(part, skips) for part in parts]
-    done_before = [
-        add_up(file.counts, file.heldout)
-        for records in finished
-        for file in records or ()
-    ]
-    if done_before:
-        num_finished = len(parts) - finished.count(None)
-        say(f"{num_finished} of {len(parts)} parts are finished")
-    crew.start_progress(
-        sum(part.num_bytes for part in parts),
-        add_up(Counts(), *done_before),
-        "building examples",
-    )
     missing = [p for p, r in zip(parts, finished, strict=True) if r is None]
+    if len(missing) < len(parts):
+        say(f"{len(parts) - len(missing)} of {len(parts)} parts are finished")
+    crew.start_progress(missing, "building examples")
     crew.run("build", missing)
     return [
         record
@@ -267,19 +465,10 @@ def _merge(
     os.makedirs(made)
     paths = [os.path.join(made, name) for name in names]
     inputs = [part.path_of(share) for part in parts]
-    num_groups = min(len(names), crew.num_processes, MAX_MERGING_PROCESSES)
-    crew.run(
-        "merge",
-        [
-            (inputs, paths, build.seed, range(i, len(names), num_groups))
-            for i in range(num_groups)
-        ],
-    )
+    crew.run("merge", [(inputs, paths, build.seed)])
     if build.dedup and not share:
-        _concatenate(
-            [part.path_of(manifest_lib.DROPPED) for part in parts],
-            os.path.join(made, manifest_lib.DROPPED_DOCUMENTS),
-        )
+        dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
+        shutil.copy(dropped, made)
     quotient, rest = divmod(num_examples, len(names))
     return [
         {
@@ -296,17 +485,6 @@ def _made(folder: str, share: str) -> str:
     return os.path.join(folder, f"merged-{share or 'training'}")
 
 
-def _concatenate(paths: Sequence[str], target: str) -> None:
-    """Writes the bytes of some files to one."""
-    with (
-        files_lib.whole_file(target) as temporary,
-        open(temporary, "wb") as writer,
-    ):
-        for path in paths:
-            with open(path, "rb") as reader:
-                shutil.copyfileobj(reader, writer, 1 << 20)
-
-
 class Crew:
     """Works on tasks in this process or in several."""
 
@@ -317,26 +495,28 @@ class Crew:
         self._builder: parts_lib.PartBuilder | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
-        self._done_before: Sequence[int] = Counts()
         self._others = multiprocessing.active_children()
-        self._counters: Any = [*Counts()]
+        self.counts = Counts()
+        # Lists of tokens come by the million and hold no cycles, but each
+        # search for some looks at them and at all of TensorFlow too.
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(1_000_000, 50, 100)
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
             # can be shared by forking (a second start per worker instead of
             # four), and each worker sets up threads of its own.
-            context = multiprocessing.get_context("fork")
-            self._counters = context.Array("q", Counts())
             self._pool = futures.ProcessPoolExecutor(
                 num_processes,
-                mp_context=context,
+                mp_context=multiprocessing.get_context("fork"),
                 initializer=_start_worker,
-                initargs=(self._counters, *choices),
+                initargs=choices,
             )
 
     def __enter__(self) -> "Crew":
         return self
 
     def __exit__(self, kind, *_) -> None:
+        gc.set_threshold(*self._thresholds)
         if self._pool is None:
             return
         if kind is None:
@@ -349,39 +529,27 @@ class Crew:
                 process.kill()
 
     def start_progress(
-        self, total_bytes: int, done_before: Sequence[int], activity: str
+        self, parts: Sequence[parts_lib.Part], activity: str
     ) -> None:
         """Counts of the tasks from now on go to a new line."""
-        self._progress = progress.Progress(activity, total_bytes)
-        self._progress.start(done_before[0])
-        self._done_before = done_before
-        self._counters[:] = Counts()
-
-    @property
-    def counts(self) -> Counts:
-        """Of the tasks since `start_progress`: what this run has done."""
-        return Counts(*self._counters[:])
+        num_bytes = sum(part.num_bytes for part in parts)
+        self._progress = progress.Progress(activity, num_bytes)
+        self.counts = Counts()
 
     def run(self, method: str, tasks: Sequence) -> None:
         """Calls a method of `PartBuilder` with each; nothing comes back."""
         if self._pool is None:
             if self._builder is None and tasks:
                 self._builder = _make_builder(*self._choices)
-            with few_collections():
-                for task in tasks:
-                    getattr(self._builder, method)(task, self._report)
+            for task in tasks:
+                getattr(self._builder, method)(task, self._report)
         else:
             # Large parts first, so that no worker is left alone with one.
             tasks = sorted(tasks, key=lambda t: -getattr(t, "num_bytes", 0))
+            left = [self._pool.submit(_work, method, task) for task in tasks]
             try:
-                left = {self._pool.submit(_work, method, t) for t in tasks}
-                while left:
-                    done, left = futures.wait(
-                        left, 0.2, futures.FIRST_EXCEPTION
-                    )
-                    self._show()
-                    for future in done:
-                        future.result()
+                for future in futures.as_completed(left):
+                    self._report(future.result())
             except BrokenProcessPool:
                 raise ValueError(
                     "A building process was killed, perhaps for want of "
@@ -392,54 +560,19 @@ class Crew:
             self._progress = None
 
     def _report(self, done: Sequence[int]) -> None:
-        self._counters[:] = add_up(self._counters, done)
-        self._show()
-
-    def _show(self) -> None:
-        """Shows counts of this run and what was done before."""
+        """Shows what was done since `start_progress`."""
+        self.counts = add_up(self.counts, done)
         if self._progress is None:
             return
-        total = add_up(self._done_before, self.counts)
-        figures = f"{total.num_documents:,} documents"
-        if total.num_tokens:
-            speed = self.counts.num_tokens / self._progress.seconds
+        counts = self.counts
+        figures = f"{counts.num_documents:,} documents"
+        if counts.num_tokens:
+            speed = counts.num_tokens / self._progress.seconds
             figures += (
-                f"  {total.num_examples:,} examples  {total.num_tokens:,} "
+                f"  {counts.num_examples:,} examples  {counts.num_tokens:,} "
                 f"tokens  {speed:,.0f} tokens/s"
             )
-        self._progress.update(total.num_bytes, figures)
-
-
-@contextlib.contextmanager
-def few_collections() -> Iterator[None]:
-    """Makes Python's search for cyclic garbage rare.
-
-    Lists of tokens come by the million and hold no cycles, but each search
-    looks at them and at all of TensorFlow too.
-    """
-    thresholds = gc.get_threshold()
-    _collect_rarely()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
-
-
-def _collect_rarely() -> None:
-    gc.freeze()
-    gc.set_threshold(1_000_000, 50, 100)
-
-
-def use_one_thread() -> None:
-    """Keeps TensorFlow's ops to one thread in this process."""
-    import tensorflow as tf
-
-    # Refused where TensorFlow has already run something, which is the case
-    # only where this is called from another program.
-    with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        self._progress.update(counts.num_bytes, figures)
 
 
 def _make_builder(
@@ -447,9 +580,16 @@ def _make_builder(
     vocabulary: "vocabulary_lib.Vocabulary",
     skips: bool,
 ) -> parts_lib.PartBuilder:
+    """What a process works with; it keeps TensorFlow's ops to one thread."""
+    import tensorflow as tf
+
     from electra_tf.text import tokenization
 
-    use_one_thread()
+    # Refused where TensorFlow has already run something, which is the case
+    # only where this is called from another program.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
     return parts_lib.PartBuilder(
         build,
         tokenization.FullTokenizer(vocabulary),
@@ -457,13 +597,13 @@ def _make_builder(
     )
 
 
-# What a process of the crew works with: a builder, and where it reports.
-_worker: tuple[parts_lib.PartBuilder, Callable] | None = None
+# What a process of the crew works with.
+_builder: parts_lib.PartBuilder | None = None
 
 
-def _start_worker(counters, *choices) -> None:
+def _start_worker(*choices) -> None:
     """Sets up what a process of the crew works with."""
-    global _worker
+    global _builder
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -474,26 +614,21 @@ def _start_worker(counters, *choices) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     # Ctrl-C reaches every process of the group; the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _worker = _make_builder(*choices), functools.partial(_count, counters)
-    _collect_rarely()
+    _builder = _make_builder(*choices)
 
 
-def _count(counters, done: Sequence[int]) -> None:
-    with counters.get_lock():
-        counters[:] = add_up(counters[:], done)
+def _work(method: str, task: Any) -> Counts:
+    """Has this process of the crew do a task; what it has done."""
+    done: list[Sequence[int]] = [Counts()]
+    getattr(_builder, method)(task, done.append)
+    return add_up(*done)
 
 
-def _work(method: str, task: Any) -> None:
-    """Has this process of the crew do a task."""
-    assert _worker is not None
-    builder, report = _worker
-    getattr(builder, method)(task, report)
-
-
-def _refuse_foreign_files(folders: Sequence[str]) -> None:
+def _refuse_foreign_files(output_dir: str, holds_out: bool) -> None:
     """Refuses output folders with files that no run of the builder wrote."""
-    moving = _moving(folders[0])
-    for folder in folders:
+    moving = _moving(output_dir)
+    for share in [manifest_lib.TRAINING, manifest_lib.HELDOUT][: 1 + holds_out]:
+        folder = manifest_lib.folder_of(output_dir, share)
         if os.path.isdir(folder):
             known = {manifest_lib.UNFINISHED, *moving.get(folder, ())}
             foreign = sorted(set(os.listdir(folder)) - known)
@@ -525,17 +660,22 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
     """
     folder = os.path.join(output_dir, manifest_lib.UNFINISHED)
     is_new = not os.path.exists(output_dir)
-    lock = _lock(output_dir, folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = files_lib.lock(folder)
+    except OSError as error:
+        raise ValueError(
+            f"Cannot write to {output_dir!r}: {error.strerror}."
+        ) from None
+    # One that ends may remove the folder meanwhile.
+    if lock is None or not os.path.isdir(folder):
+        raise ValueError(f"Another run is building in {output_dir!r}.")
     succeeded = False
     try:
         yield folder
         succeeded = True
     finally:
-        # Parts that are built, or, before the first of them, looked through;
-        # what is unfinished has an ending.
-        num_finished = len(glob.glob("part-*.json", root_dir=folder)) or len(
-            glob.glob("fingerprints-" + "[!.]" * 24, root_dir=folder)
-        )
+        num_finished = len(glob.glob("part-*.json", root_dir=folder))
         if succeeded or not num_finished:
             shutil.rmtree(folder, ignore_errors=True)
             if is_new:
@@ -549,31 +689,10 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
         os.close(lock)
 
 
-def _lock(output_dir: str, folder: str) -> int:
-    """Makes and locks a folder, which a run that ends may remove meanwhile."""
-    while True:
-        try:
-            os.makedirs(folder, exist_ok=True)
-            lock = files_lib.lock(folder)
-            if lock is None:
-                raise ValueError(f"Another run is building in {output_dir!r}.")
-            if os.path.isdir(folder) and os.path.samestat(
-                os.fstat(lock), os.stat(folder)
-            ):
-                return lock
-            os.close(lock)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise ValueError(
-                f"Cannot write to {output_dir!r}: {error.strerror}."
-            ) from None
-
-
 def _publish(output_dir: str, folder: str, outputs: dict[str, dict]) -> None:
     """Moves what is made to where it belongs, the manifests last."""
     folders = {s: manifest_lib.folder_of(output_dir, s) for s in outputs}
-    _refuse_foreign_files([*folders.values()])
+    _refuse_foreign_files(output_dir, manifest_lib.HELDOUT in outputs)
     # What a run that was killed here has moved is made anew: see `_merge`.
     for target, names in _moving(output_dir).items():
         for name in names:

@@ -15,8 +15,7 @@ folder are followed, those in an archive left out.
 """
 
 import bz2
-import contextlib
-import functools
+import gzip
 import io
 import json
 import lzma
@@ -24,8 +23,9 @@ import os
 import re
 import stat
 import tarfile
+import types
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from electra_tf import errors
@@ -35,10 +35,9 @@ from electra_tf.text import vocabulary
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
 # cache. A batch is about one block.
 _BLOCK_BYTES = 1 << 20
-# Of compressed data that are unpacked at once.
-_CHUNK_BYTES = 64 << 10
+# Of text that is decoded at once.
+_READ_BYTES = 64 << 10
 _PARQUET_ROWS = 1000
-_ZSTD_WINDOW_LOG = 31  # The largest, as of `zstd --long=31`.
 
 # A tar header says so at this offset.
 _TAR_MARK = b"ustar"
@@ -47,39 +46,16 @@ _TAR_MARK_OFFSET = 257
 # Ends the names of files that TensorFlow's and Beam's writers make.
 _ONE_OF_SEVERAL = re.compile(r"-\d+-of-\d+$")
 
-# Name endings: compression, and what it means that there is nothing below.
-_COMPRESSIONS = {
-    ".gz": ("gzip", ""),
-    ".tgz": ("gzip", ".tar"),
-    ".bz2": ("bzip2", ""),
-    ".tbz2": ("bzip2", ".tar"),
-    ".xz": ("xz", ""),
-    ".txz": ("xz", ".tar"),
-    ".zst": ("zstd", ""),
-}
+_SHORT_ENDINGS = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz"}
+# What these raise where a file is damaged.
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
-_UNPACKING: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
-    "gzip": (functools.partial(zlib.decompressobj, 31), zlib.error),
-    "bzip2": (bz2.BZ2Decompressor, OSError),
-    "xz": (lzma.LZMADecompressor, lzma.LZMAError),
-}
-
-# Of kinds that are not read, and what to do with them.
-_REPACK = "unpack it, or pack it as .gz, .bz2, .xz, .zst or .tar"
-_ROWS = "write the text of its rows to .jsonl, .parquet or .txt"
-_EXTRACT = "write its text to .txt"
-_OTHER_KINDS = {
-    ".json": "name it .jsonl if it has an object a line, or write it so",
-    **dict.fromkeys((".csv", ".tsv", ".arrow", ".feather"), _ROWS),
-    **dict.fromkeys((".jsonlines", ".jl"), "name it .jsonl"),
-    **dict.fromkeys((".pq", ".parq"), "name it .parquet"),
-    **dict.fromkeys((".html", ".htm", ".pdf", ".docx", ".epub"), _EXTRACT),
-    ".gzip": "name it .gz",
-    ".zstd": "name it .zst",
-    ".tfrecord": "it is made from text; keep it outside of the corpus",
-    **dict.fromkeys((".zip", ".7z", ".rar", ".lz4", ".lzma", ".z"), _REPACK),
-}
-
+# Kinds that only look like text.
+_OTHER_KINDS = (
+    *(".json", ".jsonlines", ".jl", ".csv", ".tsv", ".arrow", ".feather"),
+    *(".pq", ".parq", ".tfrecord", ".html", ".htm", ".pdf", ".docx", ".epub"),
+    *(".gzip", ".zstd", ".zip", ".7z", ".rar", ".lz4", ".lzma", ".z"),
+)
 # What files begin with that are no text under a name that says nothing.
 _HEADS = {
     b"\xff\xfe": "UTF-16",
@@ -92,12 +68,6 @@ _HEADS = {
     b"%PDF-": "PDF",
 }
 _BYTE_ORDER_MARK = "\ufeff"
-# No text holds so many, which a damaged disk leaves.
-_ZEROS = bytes(16)
-# Nor as many characters that are none. More than a third of UTF-16 is, where it
-# is not of a script whose bytes are no UTF-8 anyway.
-_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r"})
-_LEAST_BYTES_TO_TELL = 512
 
 
 class CorpusFile(NamedTuple):
@@ -121,7 +91,7 @@ class LineBatch(NamedTuple):
 
     Attributes:
       lines: Lines without the white space around them; "" ends a document.
-      num_bytes: What they take in the file.
+      num_bytes: What was read of the file to get them.
     """
 
     lines: list[str]
@@ -176,12 +146,11 @@ def list_files(
     corpus_dir: str,
     on_bad_input: Callable[[str], object] | None = None,
     vocab_file: str | None = None,
-    outputs: Sequence[str] = (),
+    output_dir: str = "",
 ) -> list[CorpusFile]:
     """Lists a corpus, folders inside it included, sorted by name.
 
-    Links to folders are followed, but for those that lead back to a folder
-    that they lie in.
+    Links to folders are followed; each folder is read once.
 
     Args:
       corpus_dir: The folder. Files and folders whose name starts with a dot
@@ -189,10 +158,10 @@ def list_files(
       on_bad_input: Called with a line about each file that cannot be read,
         which is then left out.
       vocab_file: It and its settings are no part of the corpus.
-      outputs: Folders that are going to be written.
+      output_dir: A folder that is going to be written.
 
     Raises:
-      ValueError: If there is no such folder, it holds no text, an output is
+      ValueError: If there is no such folder, it holds no text, the output is
         in it, or, without `on_bad_input`, a file cannot be read.
     """
     if not os.path.isdir(corpus_dir):
@@ -201,69 +170,56 @@ def list_files(
             f"Expected a folder of text files. Received: {corpus_dir!r}, which "
             f"{'is a file' if is_file else 'does not exist'}."
         )
+    inner = os.path.relpath(
+        os.path.realpath(output_dir), os.path.realpath(corpus_dir)
+    )
+    if output_dir and inner.split(os.sep)[0] != ".." and not is_hidden(inner):
+        raise inside_corpus(output_dir, corpus_dir)
     refuse = Reading(on_bad_input=on_bad_input).refuse
-    no_text = set()
-    if vocab_file:
-        written = (vocab_file, vocabulary.settings_file(vocab_file))
-        no_text = {_identity(p) for p in written if os.path.isfile(p)}
     files = []
-    folders = set()
-    for folder, names in _walk(corpus_dir, refuse):
-        folders.add(os.path.realpath(folder))
-        for path in (os.path.join(folder, name) for name in names):
-            name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
-            try:
-                status = os.stat(path)
-                if no_text and _identity(path) in no_text:
-                    errors.warn(f"{path!r} is no text: left out of the corpus")
-                elif problem := _problem_of(name, path, status):
-                    refuse(problem)
-                else:
-                    with open(path, "rb"):
-                        pass
-                    files.append(
-                        CorpusFile(
-                            name, path, status.st_size, status.st_mtime_ns
-                        )
-                    )
-            except OSError as error:
-                refuse(f"Cannot read {path!r}: {error.strerror}.")
-    files.sort()
-    warn_of_doubled([file.path for file in files if file.num_bytes])
-    for output in outputs:
-        around = os.path.realpath(output)
-        while around not in folders and around != os.sep:
-            # What a dot hides is not read.
-            is_hidden = os.path.basename(around).startswith(".")
-            around = os.sep if is_hidden else os.path.dirname(around)
-        if around in folders:
-            raise inside_corpus(output, corpus_dir)
+    for path in _walk(corpus_dir, refuse):
+        name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
+        try:
+            status = os.stat(path)
+            if is_vocabulary(path, vocab_file):
+                continue
+            if problem := _problem_of(name, path, status):
+                refuse(problem)
+                continue
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            refuse(f"Cannot read {path!r}: {error.strerror}.")
+        else:
+            files.append(
+                CorpusFile(name, path, status.st_size, status.st_mtime_ns)
+            )
     refuse_without_text(corpus_dir, files)
-    return files
+    return sorted(files)
 
 
-def warn_of_doubled(paths: Iterable[str]) -> None:
-    """Tells those whose files are there twice, under whatever names."""
-    known = set()
-    doubled = []
-    for path in paths:
-        with contextlib.suppress(OSError):  # Whoever reads it says so.
-            identity = _identity(path)
-            if identity in known:
-                doubled.append(path)
-            known.add(identity)
-    if doubled:
-        errors.warn(
-            f"{len(doubled)} file(s) are there under another name, too, such "
-            f"as {doubled[0]!r}: their text comes twice"
+def is_vocabulary(path: str, vocab_file: str | None) -> bool:
+    """Whether a file is the vocabulary or its settings, which it then warns."""
+    place = path if "://" in path else os.path.realpath(path)
+    for written in (vocab_file, vocabulary.settings_file(vocab_file or "")):
+        if written and place in (written, os.path.realpath(written)):
+            errors.warn(f"{path!r} is no text: left out of the corpus")
+            return True
+    return False
+
+
+def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
+    """Raises a ValueError for a corpus whose files are empty."""
+    if not any(file.num_bytes for file in files):
+        raise ValueError(
+            f"Expected a folder with text. Received: {corpus_dir!r}, which "
+            f"holds {len(files)} file(s), none with text."
         )
 
 
-def _walk(
-    corpus_dir: str, refuse: Callable[[str], object]
-) -> Iterator[tuple[str, list[str]]]:
-    """Folders and their files, without those whose name starts with a dot."""
-    around: dict[str, frozenset[str]] = {corpus_dir: frozenset()}
+def _walk(corpus_dir: str, refuse: Callable[[str], object]) -> Iterator[str]:
+    """The files of folders, without those whose name starts with a dot."""
+    known = set()
     for folder, subfolders, names in os.walk(
         corpus_dir,
         onerror=lambda error: refuse(
@@ -271,22 +227,18 @@ def _walk(
         ),
         followlinks=True,
     ):
-        here = around.pop(folder) | {os.path.realpath(folder)}
-        subfolders[:] = [
-            name
-            for name in subfolders
-            if name[0] != "."
-            and os.path.realpath(os.path.join(folder, name)) not in here
-        ]
-        for name in subfolders:
-            around[os.path.join(folder, name)] = here
-        yield folder, [name for name in names if name[0] != "."]
+        subfolders.sort()
+        if (place := os.path.realpath(folder)) in known:
+            subfolders.clear()
+            continue
+        known.add(place)
+        subfolders[:] = [name for name in subfolders if name[0] != "."]
+        yield from (os.path.join(folder, n) for n in names if n[0] != ".")
 
 
-def _identity(path: str) -> tuple[int, int]:
-    """The same for all names of a file."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
+def is_hidden(name: str) -> bool:
+    """Whether a dot hides a file of a corpus, or a folder around it."""
+    return any(p.startswith(".") and p.strip(".") for p in name.split("/"))
 
 
 def is_utf8(path: str) -> bool:
@@ -308,27 +260,12 @@ def _problem_of(name: str, path: str, status: os.stat_result) -> str:
 
 def problem_of_kind(name: str) -> str:
     """Why files whose name ends so are not read."""
-    kind, _ = _kind_of(name)
-    if kind not in _OTHER_KINDS:
+    if _kind_of(name)[0] not in _OTHER_KINDS:
         return ""
     return (
-        "Expected text, .jsonl, .parquet or .tar. Received: "
-        f"{name!r}, whose kind is not read: {_OTHER_KINDS[kind]}."
+        "Expected .txt, .jsonl, .parquet or .tar, perhaps as .gz, .bz2, .xz or "
+        f".zst. Received: {name!r}, whose kind is not read."
     )
-
-
-def refuse_changed(file: CorpusFile) -> None:
-    """Raises a ValueError for a file that has changed since it was listed."""
-    try:
-        status = os.stat(file.path)
-    except OSError:
-        return  # Whoever reads it says so.
-    listed = (file.num_bytes, file.mtime_ns)
-    if file.mtime_ns and (status.st_size, status.st_mtime_ns) != listed:
-        raise ValueError(
-            "Expected the corpus to stay as it is while it is read. Received: "
-            f"{file.name!r}, which has changed since; run again."
-        )
 
 
 def inside_corpus(output: str, corpus_dir: str) -> ValueError:
@@ -337,15 +274,6 @@ def inside_corpus(output: str, corpus_dir: str) -> ValueError:
         f"Expected an --output-dir outside of the corpus {corpus_dir!r}. "
         f"Received: {output!r}."
     )
-
-
-def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
-    """Raises a ValueError for a corpus whose files are empty."""
-    if not any(file.num_bytes for file in files):
-        raise ValueError(
-            f"Expected a folder with text. Received: {corpus_dir!r}, which "
-            f"holds {len(files)} file(s), none with text."
-        )
 
 
 def read_lines(
@@ -372,10 +300,8 @@ def read_lines(
             stream = io.BufferedReader(counted, _BLOCK_BYTES)
             num_told = 0
             for lines in batched(_lines_of(stream, path, path, reading)):
-                # Without what waits in the buffer.
-                here = max(num_told, counted.num_bytes - len(stream.peek(1)))
-                yield LineBatch(lines, here - num_told)
-                num_told = here
+                yield LineBatch(lines, counted.num_bytes - num_told)
+                num_told = counted.num_bytes
             # What follows the end of an archive, or a damaged place.
             rest_of_file = bytearray(_BLOCK_BYTES)
             while counted.readinto(rest_of_file):
@@ -435,70 +361,43 @@ class _CountedFile(io.FileIO):
         return num_bytes
 
 
-class _Unpacker(io.RawIOBase):
-    """Reads a compressed stream as far as it is whole."""
-
-    def __init__(self, compression: str, stream):
-        self.damage = ""
-        self._stream = stream
-        # Makes what unpacks each of the frames that may follow one another.
-        self._new_frame, self._errors = _unpacking(compression)
-        self._frame: Any = None
-        self._has_begun = False
-        self._output = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        while not self._output and not self.damage:
-            data = b""
-            if self._frame is not None and self._frame.eof:
-                data = self._frame.unused_data
-                self._frame = None
-            data = data or self._stream.read(_CHUNK_BYTES)
-            if not data:
-                if self._frame is not None:
-                    self.damage = "it ends too early"
-                break
-            if self._frame is None:
-                # Zeros between and after frames are padding.
-                data = data.lstrip(b"\0") if self._has_begun else data
-                if not data:
-                    continue
-                self._frame = self._new_frame()
-                self._has_begun = True
-            try:
-                self._output = memoryview(self._frame.decompress(data))
-            except self._errors as error:
-                self.damage = str(error)
-        num_bytes = min(len(buffer), len(self._output))
-        buffer[:num_bytes] = self._output[:num_bytes]
-        self._output = self._output[num_bytes:]
-        return num_bytes
-
-
-def _unpacking(compression: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """What unpacks a frame, and what that raises on damaged data."""
-    if compression in _UNPACKING:
-        return _UNPACKING[compression]
+def _pyarrow(kind: str) -> Any:
+    """The package that reads files of a kind."""
     try:
-        import zstandard
+        import pyarrow.parquet
     except ImportError:
         raise ValueError(
-            "Reading .zst files needs zstandard: pip install zstandard"
+            f"Reading {kind} files needs pyarrow: pip install pyarrow"
         ) from None
-    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG)
-    return unpacker.decompressobj, zstandard.ZstdError
+    return pyarrow
+
+
+def _zstd(stream) -> io.BufferedReader:
+    # What is closed with it is not the file that it is in.
+    source = types.SimpleNamespace(
+        read=stream.read, closed=False, close=lambda: None
+    )
+    pa = _pyarrow(".zst")
+    return io.BufferedReader(
+        pa.CompressedInputStream(pa.PythonFile(source, "r"), "zstd")
+    )
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _zstd,
+}
 
 
 def _kind_of(name: str) -> tuple[str, str]:
-    """The ending that says what is in a file, and its compression or ""."""
+    """The ending that says what is in a file, and that of its compression."""
     stem, ending = os.path.splitext(_ONE_OF_SEVERAL.sub("", name.lower()))
-    if ending not in _COMPRESSIONS:
-        return ending, ""
-    compression, inner_ending = _COMPRESSIONS[ending]
-    return inner_ending or os.path.splitext(stem)[1], compression
+    stem, ending = os.path.splitext(stem + _SHORT_ENDINGS.get(ending, ending))
+    if ending in _OPENERS:
+        return os.path.splitext(stem)[1], ending
+    return ending, ""
 
 
 def _lines_of(
@@ -510,47 +409,47 @@ def _lines_of(
         reading.refuse(problem)
         return
     kind, compression = _kind_of(name)
-    unpacker = None
-    refuse = reading.refuse
+    unpacked = None
     if compression:
-        unpacker = _Unpacker(compression, stream)
-        stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
-
-        def on_bad_input(message: str) -> None:
-            # What is unpacked behind damage looks damaged, too.
-            if not unpacker.damage:
-                refuse(message)
-
-        reading = reading._replace(on_bad_input=on_bad_input)
-    if kind in (".jsonl", ".ndjson"):
-        yield from _json_lines(stream, name, reading)
-    elif kind == ".parquet":
-        yield from _parquet_lines(stream, path, name, reading)
-    elif kind == ".tar" or stream.peek(512)[_TAR_MARK_OFFSET:].startswith(
-        _TAR_MARK
-    ):
-        yield from _archive_lines(stream, name, reading)
-    else:
-        yield from _text_lines(stream, name, reading)
-    if unpacker is not None and unpacker.damage:
+        unpacked, path = _OPENERS[compression](stream), None
+    try:
+        yield from _lines_of_kind(kind, unpacked or stream, path, name, reading)
+    except _DAMAGE as error:
+        if unpacked is None:
+            raise
         # The document that was cut short ends here.
         yield [""]
-        refuse(
+        reading.refuse(
             f"Expected a whole {compression} file. Received: {name!r}, which "
-            f"is damaged: {unpacker.damage}."
+            f"is damaged: {str(error).rstrip('.')}."
         )
+
+
+def _lines_of_kind(
+    kind: str, stream: Any, path: str | None, name: str, reading: Reading
+) -> Iterator[list[str]]:
+    if kind in (".jsonl", ".ndjson"):
+        return _json_lines(stream, name, reading)
+    if kind == ".parquet":
+        return _parquet_lines(stream, path, name, reading)
+    head = stream.peek(512)[_TAR_MARK_OFFSET:]
+    if kind == ".tar" or head.startswith(_TAR_MARK):
+        return _archive_lines(stream, name, reading)
+    return _text_lines(stream, name, reading)
 
 
 def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     offset = 0
-    while block := stream.read(_BLOCK_BYTES):
+    while block := stream.read1(_READ_BYTES):
         if not block.endswith(b"\n"):
             block += stream.readline()
-        if other := _other_than_text(block, offset):
-            reading.refuse(
-                f"Expected text in UTF-8. Received: {name!r}, which is {other}."
-            )
-            return
+        for head, kind in _HEADS.items():
+            if not offset and block.startswith(head):
+                reading.refuse(
+                    f"Expected text in UTF-8. Received: {name!r}, which is "
+                    f"{kind}."
+                )
+                return
         try:
             lines = _decode(block).split("\n")
         except UnicodeDecodeError:
@@ -567,25 +466,8 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     yield [""]
 
 
-def _other_than_text(block: bytes, offset: int) -> str:
-    """What a block of bytes is that no text can be."""
-    for head, kind in _HEADS.items():
-        if not offset and block.startswith(head):
-            return kind
-    if len(block) < _LEAST_BYTES_TO_TELL or _ZEROS in block:
-        return ""
-    num_controls = len(block) - len(block.translate(None, _CONTROLS))
-    if 3 * num_controls <= len(block):
-        return ""
-    return "for a third or more control characters, as in UTF-16"
-
-
 def _decode(content: bytes) -> str:
     """The text, without carriage returns, as TensorFlow's reader drops them."""
-    start = content.find(_ZEROS)
-    if start >= 0:
-        end = start + len(_ZEROS)
-        raise UnicodeDecodeError("utf-8", content, start, end, "zeros")
     return content.decode("utf-8").replace("\r", "")
 
 
@@ -654,18 +536,12 @@ def _text_of(content: str, field: str) -> str:
 def _parquet_lines(
     stream, path: str | None, name: str, reading: Reading
 ) -> Iterator[list[str]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ValueError(
-            f"Reading {name!r} needs pyarrow: pip install pyarrow"
-        ) from None
+    pa = _pyarrow(".parquet")
     field = reading.text_field
+    # The footer is at the end: a file in an archive has to be in memory.
+    source = path if path is not None else io.BytesIO(stream.read())
     try:
-        # The footer is at the end: a file in an archive has to be in memory.
-        source = path if path is not None else io.BytesIO(stream.read())
-        with pq.ParquetFile(source) as table:
+        with pa.parquet.ParquetFile(source) as table:
             columns = table.schema_arrow.names
             if field not in columns:
                 raise pa.ArrowInvalid(
@@ -677,74 +553,48 @@ def _parquet_lines(
                 raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
             number = 0
             for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):
-                lines: list[str] = []
                 for text in batch.column(0).cast(pa.large_string()).to_pylist():
                     number += 1
-                    if text is None:
-                        reading.refuse(
-                            f"Expected text in the column {field!r}. "
-                            f"Received: null in row {number} of {name!r}."
-                        )
-                    else:
-                        lines += _lines_of_row(text)
-                yield lines
+                    if text is not None:
+                        yield _lines_of_row(text)
+                        continue
+                    reading.refuse(
+                        f"Expected text in the column {field!r}. "
+                        f"Received: null in row {number} of {name!r}."
+                    )
+        return
     except UnicodeDecodeError:
         problem = f"its column {field!r} is not UTF-8"
     except (pa.ArrowException, OSError) as error:
         problem = str(error).strip().rstrip(".")
-    else:
-        return
     reading.refuse(
         f"Expected a parquet file with the text in the column {field!r}. "
         f"Received: {name!r}: {problem}."
     )
 
 
-class _MemberInfo(tarfile.TarInfo):
-    """Takes a damaged header for what it is, not for the archive's end."""
-
-    @classmethod
-    def fromtarfile(cls, archive):
-        try:
-            return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:
-            raise
-        except tarfile.HeaderError as error:
-            problem = str(error)
-            if problem == "empty header":
-                problem = "it has no end"
-            raise tarfile.ReadError(problem) from None
-
-
 def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     member_name = ""
     try:
-        with tarfile.open(
-            fileobj=stream, mode="r|", tarinfo=_MemberInfo
-        ) as archive:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
             while (member := archive.next()) is not None:
                 # The archive remembers every member that it has seen.
                 archive.members.clear()  # type: ignore[attr-defined]
                 member_name = f"{name}/{member.name}"
-                hidden = any(
-                    part.startswith(".") and part.strip(".")
-                    for part in member.name.split("/")
-                )
                 # Links lead to other members, most of them.
-                if member.isfile() and not hidden:
+                if member.isfile() and not is_hidden(member.name):
                     content = archive.extractfile(member)
                     yield from _lines_of(content, None, member_name, reading)
             # Another one, which tarfile does not read, or damage.
             rest = iter(lambda: archive.fileobj.read(_BLOCK_BYTES), b"")
-            if any(block.strip(b"\0") for block in rest):
-                reading.refuse(
-                    f"Expected one tar archive. Received: {name!r}, which goes "
-                    "on behind the end of one: join archives by tar -A."
-                )
+            if not any(block.strip(b"\0") for block in rest):
+                return
+            problem = "goes on behind its end: join archives by tar -A"
     except tarfile.TarError as error:
         yield [""]
-        reading.refuse(
-            f"Expected a whole tar archive. Received: {name!r}, which is "
-            f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
-            f"{error}."
-        )
+        problem = f"is damaged: {error}"
+    after = f", after {member_name!r}," * bool(member_name)
+    reading.refuse(
+        f"Expected a whole tar archive. Received: {name!r}, which{after} "
+        f"{problem}."
+    )

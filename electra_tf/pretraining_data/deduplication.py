@@ -15,14 +15,8 @@ bytes a document; finding duplicates takes some 60 bytes of memory a document.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-from electra_tf.pretraining_data import corpus, manifest
-
-if TYPE_CHECKING:
-    from electra_tf.pretraining_data import parts
 
 # Words in a row that count as one feature.
 SHINGLE_WORDS = 5
@@ -56,8 +50,6 @@ _PAIRS = 4096
 _MAX_WORDS_REMEMBERED = 1 << 18
 # Of words that are hashed at once: signatures stay in cache.
 _BATCH_WORDS = 1 << 14
-# Characters of a document that is worked on piece by piece.
-_LARGE_DOCUMENT = 1 << 20
 
 
 def normalized(lines: Sequence[str]) -> str:
@@ -67,15 +59,7 @@ def normalized(lines: Sequence[str]) -> str:
 
 def digest_of(lines: Sequence[str]) -> bytes:
     """16 bytes that equal documents, and hardly any others, share."""
-    digest = hashlib.blake2b(digest_size=16)
-    for number, text in enumerate(_normalized_pieces(lines)):
-        digest.update((" " + text if number else text).encode("utf-8"))
-    return digest.digest()
-
-
-def _normalized_pieces(lines: Sequence[str]) -> Iterator[str]:
-    """As `normalized`, cut at spaces: a document may be as large as a file."""
-    return map(normalized, corpus.batched([line] for line in lines))
+    return _hash(normalized(lines), 16)
 
 
 def _hash(text: str, num_bytes: int) -> bytes:
@@ -118,12 +102,6 @@ class Fingerprinter:
         batch: list[tuple[int, str]] = []
         num_words = 0
         for file_number, lines in documents:
-            if sum(map(len, lines)) > _LARGE_DOCUMENT:
-                if batch:
-                    yield self._records(batch)
-                    batch, num_words = [], 0
-                yield self._record_of_large(file_number, lines)
-                continue
             text = normalized(lines)
             batch.append((file_number, text))
             num_words += text.count(" ") + 1
@@ -141,26 +119,6 @@ class Fingerprinter:
         if self._with_signatures:
             records["signature"] = self._signatures([t for _, t in batch])
         return records
-
-    def _record_of_large(
-        self, file_number: int, lines: Sequence[str]
-    ) -> np.ndarray:
-        """As `_records` of one document, piece by piece."""
-        digest = np.frombuffer(digest_of(lines), "<u8")
-        record = np.array([(file_number, digest, 0)], RECORD)
-        if self._with_signatures:
-            signatures = []
-            words: list[str] = []
-            for text in _normalized_pieces(lines):
-                words += text.split(" ")
-                if len(words) >= SHINGLE_WORDS:
-                    signatures.append(self._signatures([" ".join(words)]))
-                    # Runs of words go on in the next piece.
-                    words = words[-SHINGLE_WORDS + 1 :]
-            if not signatures:
-                signatures.append(self._signatures([" ".join(words)]))
-            record["signature"] = np.min(signatures, axis=0)
-        return record
 
     def _signatures(self, texts: list[str]) -> np.ndarray:
         """<uint32>[(texts), NUM_VALUES]."""
@@ -281,76 +239,38 @@ def _compare_band(records, band, threshold, earlier, similarity) -> None:
     del keys, order
     for candidates in (first, last):
         for begin in range(0, len(later), _PAIRS):
-            ours = later[begin : begin + _PAIRS]
-            theirs = candidates[begin : begin + _PAIRS]
-            undecided = earlier[ours] < 0
-            ours, theirs = ours[undecided], theirs[undecided]
+            copies = later[begin : begin + _PAIRS]
+            originals = candidates[begin : begin + _PAIRS]
+            undecided = earlier[copies] < 0
+            copies, originals = copies[undecided], originals[undecided]
             agreement = (
-                records["signature"][ours] == records["signature"][theirs]
+                records["signature"][copies] == records["signature"][originals]
             ).mean(axis=1, dtype=np.float32)
             near = agreement >= threshold
-            earlier[ours[near]] = theirs[near]
-            similarity[ours[near]] = agreement[near]
+            earlier[copies[near]] = originals[near]
+            similarity[copies[near]] = agreement[near]
 
 
-# Of a dropped document's beginning in the listing.
-SHOWN_CHARACTERS = 80
+def listing(
+    records: np.ndarray, decided: np.ndarray, names: Sequence[str]
+) -> Iterator[str]:
+    """A line of JSON on each document that is dropped.
 
-
-class Chooser:
-    """Says which share gets a document of a part, in the order of reading.
-
-    Called with the number of a file of the part, the number of a document in
-    it, and the document's lines.
+    Args:
+      records: RECORD[(documents)].
+      decided: DECISION[(documents)], as `decide` makes it.
+      names: Of the files of the corpus.
     """
-
-    def __init__(self, part: "parts.Part", heldout_fraction: float, dropped):
-        self._part = part
-        self._heldout_fraction = heldout_fraction
-        self._dropped = dropped
-        self._num_seen = 0
-
-    def __call__(
-        self, file_number: int, document_number: int, lines: list[str]
-    ) -> str:
-        position = self._num_seen
-        self._num_seen += 1
-        if self._part.decided is not None:
-            if position >= len(self._part.decided):
-                self.check_all_seen()
-            decision = self._part.decided[position]
-            if decision["kept_document"]:
-                self._list(decision, file_number, document_number, lines)
-                return manifest.DROPPED
-        if self._heldout_fraction and is_held_out(
-            digest_of(lines), self._heldout_fraction
-        ):
-            return manifest.HELDOUT
-        return manifest.TRAINING
-
-    def check_all_seen(self) -> None:
-        """Checks that the files hold what they held before.
-
-        Raises:
-          ValueError: If they do not.
-        """
-        decided = self._part.decided
-        if decided is None or self._num_seen == len(decided):
-            return
-        raise ValueError(
-            "Expected the corpus to stay as it is while it is read. Received: "
-            f"other documents than before in {self._part.files[0].name!r} or "
-            "a file after it; run again."
-        )
-
-    def _list(self, decision, file_number, document_number, lines) -> None:
+    files = np.array(records["file"], np.int64)
+    first_of_file = np.searchsorted(files, np.arange(len(names)))
+    for i in np.flatnonzero(decided["kept_document"]):
+        decision, file = decided[i], files[i]
         entry = {
-            "file": self._part.files[file_number].name,
-            "document": document_number + 1,
+            "file": names[file],
+            "document": int(i - first_of_file[file]) + 1,
             "reason": "exact" if decision["is_exact"] else "near",
             "similarity": round(float(decision["similarity"]), 3),
-            "kept_file": self._part.kept_names[int(decision["kept_file"])],
+            "kept_file": names[decision["kept_file"]],
             "kept_document": int(decision["kept_document"]),
-            "begins": " ".join(lines)[:SHOWN_CHARACTERS],
         }
-        print(json.dumps(entry, ensure_ascii=False), file=self._dropped)
+        yield json.dumps(entry, ensure_ascii=False) + "\n"

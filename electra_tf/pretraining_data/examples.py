@@ -16,7 +16,6 @@ Shapes: L length of an example.
 """
 
 import random
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ import tensorflow as tf
 
 from electra_tf.pretraining_data import records
 from electra_tf.pretraining_data.manifest import MIN_SEQ_LENGTH
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import tokenization
 
 # Chances and lengths of the original's builder.
 _ONE_SEGMENT_PROBABILITY = 0.1
@@ -172,68 +171,6 @@ class ExampleBuilder:
         )
 
 
-class _WordMemory(dict[str, bytes]):
-    """From what lies between spaces to packed ids, found when first needed.
-
-    Words of printable ASCII are split here, the tokenizer's way: most new
-    words are such, and a call of its ops costs as much as a thousand of them.
-    """
-
-    # Of some 200 bytes each.
-    MAX_ENTRIES = 1 << 18
-    # Longer ones hardly come twice.
-    MAX_CHARACTERS = 32
-
-    def __init__(
-        self,
-        tokenizer: tokenization.FullTokenizer,
-        older: dict[str, bytes],
-    ):
-        """Starts empty; what was needed earlier may be needed again."""
-        super().__init__()
-        self._older = older
-        self._do_lower_case = tokenizer.do_lower_case
-        self._packed_ids = {
-            token: records.varint(i) for i, token in enumerate(tokenizer.vocab)
-        }
-        self._unknown = records.varint(tokenizer.unk_token_id)
-
-    def __missing__(self, word: str) -> bytes:
-        packed = self._older.get(word)
-        if packed is None:
-            # Elsewhere one character may decide what becomes of the next.
-            if not (word.isascii() and word.isprintable()):
-                raise KeyError(word)
-            packed = self._split(word)
-        if len(word) <= self.MAX_CHARACTERS:
-            self[word] = packed
-        return packed
-
-    def _split(self, word: str) -> bytes:
-        parts = _ASCII_WORDS.findall(
-            word.lower() if self._do_lower_case else word
-        )
-        if parts == [word]:
-            return self._longest_pieces(word)
-        return b"".join(map(self.__getitem__, parts))
-
-    def _longest_pieces(self, word: str) -> bytes:
-        if len(word) > vocabulary.MAX_CHARS_PER_WORD:
-            return self._unknown
-        found = b""
-        prefix = ""
-        while word:
-            for end in range(len(word), 0, -1):
-                if packed := self._packed_ids.get(prefix + word[:end]):
-                    break
-            else:
-                return self._unknown
-            found += packed
-            word = word[end:]
-            prefix = vocabulary.SUFFIX_INDICATOR
-        return found
-
-
 class CachingLineTokenizer:
     """Tokenizes lines, and remembers what each word of theirs becomes.
 
@@ -241,17 +178,22 @@ class CachingLineTokenizer:
     those of what lies between its spaces. Most of that was seen before.
     """
 
+    # Of some 200 bytes each.
+    MAX_WORDS = 1 << 18
+    # Longer ones hardly come twice.
+    MAX_CHARACTERS = 32
+
     def __init__(self, tokenizer: tokenization.FullTokenizer):
         """Starts with nothing to remember."""
         self._tokenizer = tokenizer
-        self._memory = _WordMemory(tokenizer, {})
+        self._memory: dict[str, bytes] = {}
+        self._older: dict[str, bytes] = {}
 
     def __call__(self, lines: list[str]) -> list[bytes]:
         """The packed token ids of each line."""
-        if len(self._memory) > _WordMemory.MAX_ENTRIES:
+        if len(self._memory) > self.MAX_WORDS:
             # What is still needed comes back from the older one.
-            older = dict(self._memory)
-            self._memory = _WordMemory(self._tokenizer, older)
+            self._older, self._memory = self._memory, {}
         look_up = self._memory.__getitem__
         sentences: list[bytes] = []
         unfinished = []
@@ -262,29 +204,25 @@ class CachingLineTokenizer:
                 sentences.append(b"")
                 unfinished.append(number)
         if unfinished:
-            found = self._look_up(
-                {word for i in unfinished for word in lines[i].split(" ")}
-            )
+            words = {word for i in unfinished for word in lines[i].split(" ")}
+            packed = self._look_up(words)
             for i in unfinished:
-                words = lines[i].split(" ")
-                sentences[i] = b"".join(map(found.__getitem__, words))
+                pieces = map(packed.__getitem__, lines[i].split(" "))
+                sentences[i] = b"".join(pieces)
         return sentences
 
     def _look_up(self, words: set[str]) -> dict[str, bytes]:
         """The packed ids of words, of which some are new."""
-        found = {}
-        new = []
-        for word in words:
-            try:
-                found[word] = self._memory[word]
-            except KeyError:
-                new.append(word)
+        known: dict[str, bytes] = {}
+        for memory in (self._older, self._memory):
+            known |= {word: memory[word] for word in words & memory.keys()}
+        new = list(words - known.keys())
         tokens = self._tokenizer.tokenize(tf.constant(new, tf.string))
         for word, ids in zip(new, tokens.to_list(), strict=True):
-            found[word] = b"".join(map(records.varint, ids))
-            if len(word) <= _WordMemory.MAX_CHARACTERS:
-                self._memory[word] = found[word]
-        return found
-
-
-_ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^A-Za-z0-9]")
+            known[word] = b"".join(map(records.varint, ids))
+        self._memory |= {
+            word: packed
+            for word, packed in known.items()
+            if len(word) <= self.MAX_CHARACTERS
+        }
+        return known

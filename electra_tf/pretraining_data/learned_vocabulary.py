@@ -7,8 +7,7 @@ every entry can occur; the same text gives the same bytes.
 import collections
 import functools
 import os
-import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from electra_tf import errors, files, validation
 from electra_tf.command_line import arguments
@@ -21,7 +20,7 @@ BERT_VOCAB_SIZE = 30522
 BERT_NUM_UNUSED = 99
 BERT_LAYOUT_MIN_SIZE = 20_000
 
-# Lines of a batch, and of all, in which words are counted that lose accents.
+# Lines of a batch, and of all, in which words are counted that are lost.
 _SAMPLED_LINES = 1000
 _MOST_SAMPLED_LINES = 50_000
 
@@ -70,7 +69,11 @@ def build(
         paths = [file.path for file in listed]
     else:
         paths = list(input_files or ())
-        _check_input_files(paths, vocab_file, opens=note is None)
+        if os.path.realpath(vocab_file) in map(os.path.realpath, paths):
+            raise ValueError(
+                "Expected --input without the --vocab-file. Received: "
+                f"{vocab_file!r}."
+            )
     decisions = {
         "do_lower_case": do_lower_case,
         "strip_accents": strip_accents,
@@ -78,8 +81,7 @@ def build(
         "character_coverage": character_coverage,
     }
     # Before what takes long.
-    _make_folder_of(vocab_file)
-    _refuse_other_settings(vocab_file, decisions)
+    _prepare(vocab_file, decisions)
     reading = corpus.Reading(text_field=text_field, on_bad_input=note)
     word_counts = _count_words(paths, reading, do_lower_case, strip_accents)
     if bad_inputs.count:
@@ -108,26 +110,6 @@ def build(
     write_vocab(vocab_file, vocab, settings)
 
 
-def _check_input_files(
-    paths: Sequence[str], vocab_file: str, opens: bool
-) -> None:
-    """Refuses files that are ours, or, where it opens them, not readable."""
-    written = [vocab_file, vocabulary.settings_file(vocab_file)]
-    if ours := set(map(os.path.realpath, written)).intersection(
-        map(os.path.realpath, paths)
-    ):
-        raise ValueError(
-            "Expected --input without the --vocab-file. Received: "
-            f"{min(ours)!r}."
-        )
-    corpus.warn_of_doubled(paths)
-    for path in paths if opens else ():
-        # What is written to a pipe is gone with its first reader.
-        if not pathlib.Path(path).is_fifo():
-            with open_or_refuse(path):
-                pass
-
-
 def _count_words(
     paths: Sequence[str],
     reading: corpus.Reading,
@@ -150,9 +132,7 @@ def _count_words(
     word_counts = tokenization.count_words(
         lines(), do_lower_case, strip_accents
     )
-    if do_lower_case and strip_accents:
-        for line in check.stripped_words(sample):
-            errors.warn(line)
+    check.warn_of_lost_text(sample, do_lower_case and strip_accents)
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
         if len(word) > vocabulary.MAX_CHARS_PER_WORD:
@@ -233,68 +213,49 @@ def learn_vocab(
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     # No token becomes longer than a word.
     short = [w for w in usable if len(w.encode()) <= vocabulary.MAX_BYTES]
-    tokenizer.train_from_iterator(_repeated_words(short, word_counts), trainer)
+    # Each word as often as it occurs in the text.
+    repeated = (
+        f"{word} " * min(word_counts[word] - i, _WORDS_PER_STRING)
+        for word in short
+        for i in range(0, word_counts[word], _WORDS_PER_STRING)
+    )
+    tokenizer.train_from_iterator(repeated, trainer)
     ids = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)
 
 
-def _repeated_words(
-    words: Sequence[str], word_counts: collections.Counter[str]
-) -> Iterator[str]:
-    """Strings in which each word occurs as often as it does in the text."""
-    for word in words:
-        rounds, rest = divmod(word_counts[word], _WORDS_PER_STRING)
-        for _ in range(rounds):
-            yield f"{word} " * _WORDS_PER_STRING
-        yield f"{word} " * rest
-
-
-def _make_folder_of(vocab_file: str) -> None:
-    """Makes the folder that a vocabulary goes into, on this machine."""
-    expected = "Expected --vocab-file in a folder of this machine. Received: "
-    if "://" in vocab_file:
-        raise ValueError(f"{expected}{vocab_file!r}.")
+def _prepare(vocab_file: str, decisions: dict) -> None:
+    """Makes the folder, in which no settings may be of another vocabulary."""
     try:
+        if "://" in vocab_file:
+            raise OSError(0, "another machine's")
         os.makedirs(os.path.dirname(os.path.abspath(vocab_file)), exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"{expected}{vocab_file!r}, {error.strerror}."
+            "Expected --vocab-file in a folder of this machine. Received: "
+            f"{vocab_file!r}, {error.strerror}."
         ) from None
-
-
-def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
-    """Refuses a vocabulary beside which other settings stand than ours."""
     path = vocabulary.settings_file(vocab_file)
-    if not os.path.exists(path):
-        return
-    settings = files.read_json(path)
-    validation.require_same(
-        decisions,
-        {name: settings.get(name) for name in decisions},
-        f"{path} is of another vocabulary",
-        way_out="Choose another --vocab-file, or the flags that it was made "
-        "with",
-    )
+    if os.path.exists(path):
+        settings = files.read_json(path)
+        validation.require_same(
+            decisions,
+            {name: settings.get(name) for name in decisions},
+            f"{path} is of another vocabulary",
+            way_out="Choose another --vocab-file",
+        )
 
 
 def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
     """Writes the vocabulary, after the settings without which it means less."""
     content = "".join(f"{token}\n" for token in vocab)
     if os.path.exists(vocab_file):
-        with open_or_refuse(vocab_file) as reader:
-            if reader.read() != content.encode("utf-8"):
-                raise ValueError(
-                    "Expected a new --vocab-file. Received: "
-                    f"{vocab_file!r}, which holds another vocabulary."
-                )
+        there = files.read_bytes(vocab_file, "vocabulary file")
+        if there != content.encode("utf-8"):
+            raise ValueError(
+                "Expected a new --vocab-file. Received: "
+                f"{vocab_file!r}, which holds another vocabulary."
+            )
     files.write_json(vocabulary.settings_file(vocab_file), settings)
     files.write_atomically(vocab_file, content)
     say(f"wrote {len(vocab)} entries to {vocab_file}")
-
-
-def open_or_refuse(path: str):
-    """Opens a file for reading."""
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import sys
@@ -28,19 +27,16 @@ HELDOUT_SUFFIX = "_heldout"
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 # What is in an output folder and is no TFRecord.
 BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
-# Everything unfinished lives in this folder inside the output folder.
+# Everything unfinished lives in this folder inside the output folder; a build
+# with Beam leaves a file of this name until it is finished.
 UNFINISHED = "unfinished_build"
 # Begins the names of files that a build with Beam has yet to finish.
 TEMPORARY_PREFIX = "unfinished-"
-# Begins that of an empty file, which says which build is at work in a folder.
-CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
 
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5
 
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
-# What else decides where a document begins and ends.
-_OF_DOCUMENTS = ("blanks_separate_docs", "text_field")
 
 
 class Build(NamedTuple):
@@ -205,17 +201,12 @@ def refuse_empty(
     """Raises a ValueError for a data set without an example."""
     if any(record.counts_of(share).num_examples for record in records):
         return
-    num_held_out = sum(r.heldout.num_documents for r in records)
-    num_documents = num_held_out + sum(r.counts.num_documents for r in records)
-    if not (share or num_held_out):
-        raise ValueError(
-            "Expected text that makes examples. Received: a corpus of "
-            f"{len(records)} file(s) whose lines hold no token."
-        )
+    flag = ""
+    if build.heldout_fraction:
+        flag = f" and --heldout-fraction={build.heldout_fraction}"
     raise ValueError(
-        "Expected a --heldout-fraction that "
-        f"{'holds something out' if share else 'leaves something'}. "
-        f"Received: {build.heldout_fraction} of {num_documents} document(s)."
+        f"Expected text that makes examples{' to hold out' * bool(share)}. "
+        f"Received: {len(records)} file(s) whose lines hold no token{flag}."
     )
 
 
@@ -235,18 +226,14 @@ def read(folder: str) -> dict | None:
     exists = files_lib.exists if "://" in path else os.path.exists
     if not exists(path):
         return None
-    version = None
-    with contextlib.suppress(
-        ValueError, TypeError, KeyError, AttributeError, RecursionError
-    ):
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         content = json.loads(files_lib.read_bytes(path, "manifest"))
-        version = content["manifest_version"]
-        if version == VERSION and content.keys() >= _ENTRIES:
+        entries = content.keys() >= _ENTRIES
+        if entries and content.get("manifest_version") == VERSION:
             return content
     raise ValueError(
-        f"{path!r}: Expected a manifest of version {VERSION}. Received: one of "
-        f"version {version}{', damaged' * (version == VERSION)}; choose "
-        "another --output-dir."
+        f"{path!r}: Expected a whole manifest of version {VERSION}. Received: "
+        "another one; choose another --output-dir."
     )
 
 
@@ -280,34 +267,29 @@ def check_finished(
         "on_bad_input": "skip" if skips else "fail",
         "corpus": {f.name: files_lib.sha256_of_file(f.path) for f in files},
     }
-    before = {
-        "built_with": finished.get("built_with"),
-        "flags": finished["flags"],
-        "vocabulary": finished["vocabulary"]["tokens_sha256"],
-        "on_bad_input": "skip" if skips or has_skipped else "fail",
-        "corpus": {e["name"]: e["sha256"] for e in finished["inputs"]},
-    }
     for share in build.shares:
         folder = folder_of(output_dir, share)
-        content = read(folder) if share else finished
-        if content is None:
-            raise ValueError(
-                f"Expected what {output_dir!r} held out in {folder!r}. "
-                f"Received: no {FILE_NAME} there; choose another --output-dir."
-            )
-        if share:
-            now, before = (
-                {name: c[name] for name in ("flags", "vocabulary")}
-                for c in (finished, content)
-            )
+        content = read(folder) or {
+            "flags": None,
+            "vocabulary": {},
+            "inputs": [],
+        }
+        before = {
+            "built_with": content.get("built_with"),
+            "flags": content["flags"],
+            "vocabulary": content["vocabulary"].get("tokens_sha256"),
+            "on_bad_input": "skip" if skips or has_skipped else "fail",
+            "corpus": {e["name"]: e["sha256"] for e in content["inputs"]},
+        }
+        way_out = "choose another --output-dir"
         validation.require_same(
             now,
             before,
             f"{folder} holds another data set",
-            way_out="Choose another --output-dir",
+            way_out=way_out.capitalize(),
         )
         for line in problems(folder, content):
-            raise ValueError(f"{line}; choose another --output-dir.")
+            raise ValueError(f"{line}; {way_out}.")
 
 
 def problems(
@@ -329,18 +311,17 @@ def problems(
     there = set(tf.io.gfile.listdir(folder or "."))
     for name, shard in known.items():
         path = os.path.join(folder, name)
-        expected = f"of {path}, as {FILE_NAME} says"
         if name not in there:
             lines.append(f"expected {path}, as {FILE_NAME} says: it is missing")
-        elif counts.get(name, shard["examples"]) != shard["examples"]:
+            continue
+        expected = shard["examples"], shard["bytes"]
+        size = tf.io.gfile.stat(path).length
+        received = counts.get(name, shard["examples"]), size
+        if received != expected:
             lines.append(
-                f"expected {shard['examples']:,} examples {expected}, found "
-                f"{counts[name]:,}"
-            )
-        elif (size := tf.io.gfile.stat(path).length) != shard["bytes"]:
-            lines.append(
-                f"expected {shard['bytes']:,} bytes {expected}, found "
-                f"{size:,}: it is of another build"
+                "expected {:,} examples, {:,} bytes".format(*expected)
+                + f" of {path}, as {FILE_NAME} says, found "
+                + "{:,} and {:,}: it is of another build".format(*received)
             )
     names = {*counts} | {n for n in there if ".tfrecord-" in n}
     if foreign := sorted(names - known.keys()):
@@ -351,27 +332,37 @@ def problems(
     return lines
 
 
-def unfinished(folder: str) -> str | None:
-    """A line where a build in a folder has not come to its manifest."""
-    import tensorflow as tf
+def differences(
+    num_examples: Mapping[str, int], vocab_file: str | None = None
+) -> list[str]:
+    """Compares files with the manifests that builds left beside them.
 
-    try:
-        names = [n.rstrip("/") for n in tf.io.gfile.listdir(folder or ".")]
-    except tf.errors.OpError:
-        return None
-    left = [
-        name
-        for name in sorted(names)
-        if name == UNFINISHED or name.startswith(CLAIM_PREFIX)
-    ]
-    if not left or FILE_NAME in names:
-        return None
-    return (
-        f"Expected a finished build in {folder or '.'}, with a {FILE_NAME}. "
-        f"Received: a part of one, at work or interrupted, as {left[0]} says: "
-        "give its command again, or remove that to take the files that are "
-        "there"
-    )
+    Args:
+      num_examples: File -> how many examples it has.
+      vocab_file: What they were built with, if that is known.
+
+    Returns:
+      A line on each difference; none for files without a manifest.
+    """
+    lines = []
+    for folder, content in _manifests(num_examples).items():
+        if not content:
+            continue
+        counts = {
+            os.path.basename(path): number
+            for path, number in num_examples.items()
+            if (os.path.dirname(path) or ".") == folder
+        }
+        lines += problems(folder, content, counts)
+        if vocab_file is not None:
+            tokens = vocabulary_lib.load_vocab(vocab_file)
+            built_with = content["vocabulary"]["tokens_sha256"]
+            if vocabulary_lib.digest(tokens) != built_with:
+                lines.append(
+                    f"{vocab_file} is not the vocabulary that the data in "
+                    f"{folder} were built with"
+                )
+    return lines
 
 
 def refuse_unfinished(files: Iterable[str]) -> None:
@@ -384,74 +375,44 @@ def refuse_unfinished(files: Iterable[str]) -> None:
       DataError: If a build is at work in a folder of theirs, or was ended.
     """
     for folder in sorted({os.path.dirname(path) for path in files}):
-        if line := unfinished(folder):
-            raise errors.DataError(line)
+        left = os.path.join(folder, UNFINISHED)
+        is_finished = files_lib.exists(os.path.join(folder, FILE_NAME))
+        if files_lib.exists(left) and not is_finished:
+            raise errors.DataError(
+                f"Expected a finished build in {folder or '.'}, with a "
+                f"{FILE_NAME}. Received: a part of one, at work or "
+                "interrupted: give its command again, or remove "
+                f"{left} to take the files that are there"
+            )
 
 
 def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
     """What was done to the text of records before it became ids.
+
+    Warns where manifests say that their texts were treated in different ways,
+    so that one word has different ids.
 
     Args:
       files: The records.
 
     Returns:
       "do_lower_case" and "strip_accents", as the manifests beside all of them
-      have it; empty where one of them has none that says so, or they differ;
-      see `different_treatments`.
+      have it; empty where one of them has none that says so, or they differ.
     """
-    treatments = [*map(_treatment, _manifests(files).values())]
-    first = treatments[0] if treatments else {}
-    return first if treatments.count(first) == len(treatments) else {}
-
-
-def different_treatments(files: Iterable[str]) -> str | None:
-    """A line where the manifests of records say that their texts were treated
-    in different ways, so that one word has different ids; None otherwise.
-    """
-    treatments = {
-        ", ".join(f"{n} {v}" for n, v in _treatment(content).items()): folder
-        for folder, content in _manifests(files).items()
-        if content
-    }
-    if len(treatments) < 2:
-        return None
-    (first, one), (second, other), *_ = treatments.items()
-    return (
-        f"the text in {one} was treated in another way than that in {other}: "
-        f"{first} there, {second} here; build one of them anew"
-    )
-
-
-def remarks(train: Iterable[str], heldout: Iterable[str]) -> list[str]:
-    """What is wrong with held-out records beside those that are trained on.
-
-    Args:
-      train: The records that are trained on.
-      heldout: Those that are held out.
-
-    Returns:
-      Lines on what the manifests beside both prove: a file of text in common,
-      of which documents are in both; texts treated in different ways.
-    """
-    train, heldout = [*train], [*heldout]
-    lines: list[str] = []
-    for (folder, one), (other, another) in itertools.product(
-        _manifests(heldout).items(), _manifests(train).items()
-    ):
-        texts = _texts(one)
-        shared = texts.keys() & _texts(another).keys()
-        if not lines and folder != other and shared and _overlap(one, another):
-            lines.append(
-                f"examples held out in {folder} are of documents that {other} "
-                f"has as well, such as of {texts[min(shared)]}: their metrics "
-                "say nothing of other texts; train on what the build that held "
-                "them out has left"
+    first = ""
+    treatment: dict[str, bool] = {}
+    for folder, content in _manifests(files).items():
+        if not content:
+            return {}
+        other = {n: content["flags"][n] for n in vocabulary_lib.TREATMENT}
+        if first and other != treatment:
+            errors.warn(
+                f"the text in {folder} was treated in another way than that in "
+                f"{first}: {other} and {treatment}; build one of them anew"
             )
-    # What is trained on is told without these.
-    line = different_treatments(train + heldout)
-    if line and not different_treatments(train):
-        lines.append(line)
-    return lines
+            return {}
+        first, treatment = folder, other
+    return treatment
 
 
 def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -463,38 +424,3 @@ def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
         except ValueError:  # Whoever compares files with manifests says so.
             contents[folder or "."] = {}
     return contents
-
-
-def _treatment(content: dict) -> dict[str, bool]:
-    """Empty where there is no manifest."""
-    if not content:
-        return {}
-    return {name: content["flags"][name] for name in vocabulary_lib.TREATMENT}
-
-
-def _texts(content: dict) -> dict[str, str]:
-    """SHA-256 -> name of each file of text that has examples in a data set."""
-    return {
-        entry["sha256"]: entry["name"]
-        for entry in content.get("inputs", ())
-        if entry["examples"]
-    }
-
-
-def _overlap(one: dict, other: dict) -> bool:
-    """Whether a document of a text may be in both data sets.
-
-    Which documents are held out is decided by a number that each has, the
-    same in every build: those below the fraction are (`deduplication.
-    is_held_out`).
-    """
-    if any(one["flags"][n] != other["flags"][n] for n in _OF_DOCUMENTS):
-        return True
-    starts, ends = zip(_numbers(one), _numbers(other), strict=True)
-    return max(starts) < min(ends)
-
-
-def _numbers(content: dict) -> tuple[float, float]:
-    """The numbers of the documents that a data set has: from, below."""
-    fraction = content["flags"]["heldout_fraction"]
-    return (0.0, fraction) if content["share"] == HELDOUT else (fraction, 1.0)

@@ -10,7 +10,6 @@ TensorFlow is imported by what is called, not here: mistakes are told sooner.
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import random
@@ -42,10 +41,6 @@ PART_BYTES = 4 << 20
 # thousand open files.
 _MERGE_BUFFER_BYTES = 64 << 20
 
-# Lines of several small files are tokenized together up to about this much.
-_GROUP_BYTES = 1 << 20
-_GROUP_LINES = 16384
-
 
 class Part(NamedTuple):
     """Files that are built together.
@@ -55,16 +50,13 @@ class Part(NamedTuple):
         endings. Names a digest of what decides their bytes.
       files: What is read.
       first_file: Number of the first of them in the corpus.
-      decided: deduplication.DECISION of each of their documents, if some are
-        dropped.
-      kept_names: Number of a file -> its name, of those that `decided` names.
+      is_dropped: <bool>[(documents)], if some are dropped.
     """
 
     path: str
     files: list[corpus.CorpusFile]
     first_file: int
-    decided: np.ndarray | None = None
-    kept_names: dict[int, str] = {}
+    is_dropped: np.ndarray | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -74,16 +66,16 @@ class Part(NamedTuple):
         """Where the examples of a share go."""
         return f"{self.path}.{share}" if share else self.path
 
-    def at(self, folder: str, kind: str, decisions: Any) -> "Part":
+    def at(self, folder: str, decisions: Any) -> "Part":
         """With a path that names what decides the bytes of its files."""
         names = [
             (file.name, file.num_bytes, file.mtime_ns) for file in self.files
         ]
-        key = json.dumps([decisions, names, self.kept_names])
+        key = json.dumps([decisions, names])
         digest = hashlib.sha256(key.encode())
-        if self.decided is not None:
-            digest.update(self.decided.tobytes())
-        path = os.path.join(folder, f"{kind}-{digest.hexdigest()[:24]}")
+        if self.is_dropped is not None:
+            digest.update(self.is_dropped.tobytes())
+        path = os.path.join(folder, f"part-{digest.hexdigest()[:24]}")
         return self._replace(path=path)
 
 
@@ -105,15 +97,9 @@ def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
 
 
 def write_record(part: Part, records: Sequence[FileRecord]) -> None:
-    """Says of a part that it is finished, and how large its files are."""
-    sizes = {
-        ending: os.path.getsize(part.path + ending)
-        for ending in ("", f".{DROPPED}", f".{HELDOUT}")
-        if os.path.exists(part.path + ending)
-    }
-    files_lib.write_atomically(
-        part.path + ".json", json.dumps([sizes, records])
-    )
+    """Says of a part that it is finished, and how large its file is."""
+    content = json.dumps([os.path.getsize(part.path), records])
+    files_lib.write_atomically(part.path + ".json", content)
 
 
 def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
@@ -122,11 +108,8 @@ def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
     """
     try:
         with open(part.path + ".json", encoding="utf-8") as reader:
-            sizes, rows = json.load(reader)
-        if any(
-            os.path.getsize(part.path + ending) != size
-            for ending, size in sizes.items()
-        ):
+            size, rows = json.load(reader)
+        if os.path.getsize(part.path) != size:
             return None
     except (FileNotFoundError, json.JSONDecodeError):
         return None
@@ -134,25 +117,8 @@ def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
         FileRecord(name, sha256, Counts(*counts), Counts(*heldout), *rest)
         for name, sha256, counts, heldout, *rest in rows
     ]
-    if any(record.num_bad_inputs for record in records) and not skips:
-        return None
-    return records
-
-
-def remove_others(parts: Sequence[Part]) -> None:
-    """Removes what a killed run left half-written, and fingerprints that come
-    from other flags or from files as they were.
-
-    Finished parts stay: they are hours of work, and whoever has mistyped a
-    flag gives the command again.
-    """
-    folder = os.path.dirname(parts[0].path)
-    names = {os.path.basename(part.path) for part in parts}
-    kind = os.path.basename(parts[0].path).partition("-")[0] + "-"
-    for name in os.listdir(folder):
-        is_other = kind != "part-" and name.partition(".")[0] not in names
-        if name.startswith(kind) and (".tmp" in name or is_other):
-            os.remove(os.path.join(folder, name))
+    is_usable = skips or not any(record.num_bad_inputs for record in records)
+    return records if is_usable else None
 
 
 class _Share:
@@ -163,13 +129,13 @@ class _Share:
         self._builder, self._write = builder, write
         self._in_document = False
 
-    def add(self, pairs: Iterable[tuple[str, bytes]], num_bytes: int) -> Counts:
+    def add(self, lines: list[str], sentences: list[bytes]) -> Counts:
         """Writes the examples that lines with their packed ids complete."""
         from electra_tf.pretraining_data import records
 
         builder, in_document = self._builder, self._in_document
         num_documents = num_tokens = num_examples = num_example_tokens = 0
-        for line, sentence in pairs:
+        for line, sentence in zip(lines, sentences, strict=True):
             if line:
                 in_document = True
                 num_ids = records.count_ids(sentence)
@@ -185,98 +151,10 @@ class _Share:
                 self._write(builder.serialize(segments))
         self._in_document = in_document
         done = Counts(
-            num_bytes,
-            num_documents,
-            num_tokens,
-            num_examples,
-            num_example_tokens,
+            0, num_documents, num_tokens, num_examples, num_example_tokens
         )
         self.counts = manifest.add_up(self.counts, done)
         return done
-
-
-# Lines of a file that are in one share, and the bytes read to get them.
-_Piece = tuple[_Share, list[str], int]
-
-
-class _File:
-    """A file while it is read, and what becomes of it."""
-
-    def __init__(self, file: corpus.CorpusFile, shares: dict[str, _Share]):
-        self._file = file
-        self._shares = shares
-        self._digest = hashlib.sha256()
-        self._num_dropped = self._num_bad_inputs = 0
-
-    def pieces(
-        self,
-        number: int,
-        reading: corpus.Reading,
-        choose: deduplication.Chooser | None,
-    ) -> Iterator[_Piece]:
-        """Reads the file; the last piece of each share ends its document."""
-
-        def on_bad_input(message: str) -> None:
-            self._num_bad_inputs += 1
-            # Raises where damaged places are not left out.
-            reading.refuse(message)
-
-        batches = corpus.read_lines(
-            self._file.path,
-            self._digest,
-            reading._replace(on_bad_input=on_bad_input),
-        )
-        training = self._shares[TRAINING]
-        if choose is None:
-            for lines, num_bytes in batches:
-                yield training, lines, num_bytes
-        else:
-            num_documents = 0
-            for documents, num_bytes in corpus.documents_of(batches):
-                lines_of = {share: list[str]() for share in self._shares}
-                for document in documents:
-                    share = choose(number, num_documents, document)
-                    num_documents += 1
-                    if share == DROPPED:
-                        self._num_dropped += 1
-                    else:
-                        lines_of[share] += [*document, ""]
-                yield training, [], num_bytes
-                for share, lines in lines_of.items():
-                    # A document may be as large as its file.
-                    for some in corpus.batched([line] for line in lines):
-                        yield self._shares[share], some, 0
-        corpus.refuse_changed(self._file)
-        for end in self._shares.values():
-            yield end, [""], 0
-
-    def record(self) -> FileRecord:
-        """What has become of it."""
-        heldout = self._shares.get(HELDOUT)
-        return FileRecord(
-            self._file.name,
-            self._digest.hexdigest(),
-            self._shares[TRAINING].counts,
-            heldout.counts if heldout else Counts(),
-            self._num_dropped,
-            self._num_bad_inputs,
-        )
-
-
-def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
-    """Small pieces together, since every call of a graph takes its time."""
-    group = []
-    size = num_lines = 0
-    for piece in pieces:
-        _, lines, num_bytes = piece
-        group.append(piece)
-        size += max(num_bytes, sum(map(len, lines)))
-        num_lines += len(lines)
-        if size >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
-            yield group
-            group, size, num_lines = [], 0, 0
-    if group:
-        yield group
 
 
 class PartBuilder:
@@ -305,21 +183,15 @@ class PartBuilder:
             tokenizer
         )
 
-    def preflight(self, task: tuple, report: object) -> None:
-        """Prints the report on a sample of files, for a run's gin files."""
-        from electra_tf import configs
-        from electra_tf.command_line import gin_files
+    def preflight(
+        self, files: Sequence[corpus.CorpusFile], report: object
+    ) -> None:
+        """Prints the report on a sample of files."""
         from electra_tf.pretraining_data import check
 
-        files, names = task
-        config = None
-        if names:
-            config = gin_files.load(configs.PretrainingConfig, names)
         check.report_on_text(
             check.take_sample(files, self.reading),
             self._tokenizer,
-            self._build.max_seq_length,
-            config,
         ).show(
             sys.stderr,
             "would break a run over this corpus; --no-preflight builds it "
@@ -357,11 +229,11 @@ class PartBuilder:
         write_record(part, self.write(part, report))
 
     def merge(self, task: tuple, report: object) -> None:
-        """Writes some output files: see `merge`."""
+        """Writes the output files: see `merge`."""
         merge(*task)
 
     def write(
-        self, part: Part, report: Callable[[Counts], object] | None = None
+        self, part: Part, report: Callable[[Counts], object] = lambda done: None
     ) -> list[FileRecord]:
         """Writes a TFRecord file a share, which appears once it is whole.
 
@@ -379,65 +251,134 @@ class PartBuilder:
         from electra_tf.pretraining_data import records
 
         build = self._build
-        choose = dropped = None
+        choose = None
+        if build.dedup or build.heldout_fraction:
+            choose = _chooser(part, build.heldout_fraction)
         with contextlib.ExitStack() as stack:
-            if build.dedup:
-                path = stack.enter_context(
-                    files_lib.whole_file(part.path_of(DROPPED))
-                )
-                dropped = stack.enter_context(open(path, "w", encoding="utf-8"))
-            if build.dedup or build.heldout_fraction:
-                choose = deduplication.Chooser(
-                    part, build.heldout_fraction, dropped
-                )
             writers = {
                 share: stack.enter_context(
                     records.record_writer(part.path_of(share))
                 ).write
                 for share in build.shares
             }
-            files = [
-                _File(file, self._shares_of(file.name, writers))
+            made = [
+                self._write_file(file, writers, choose, report)
                 for file in part.files
             ]
-            for group in _grouped(
-                piece
-                for number, file in enumerate(files)
-                for piece in file.pieces(number, self.reading, choose)
-            ):
-                sentences = iter(
-                    self._tokenize_lines([x for _, ls, _ in group for x in ls])
-                )
-                for share, lines, num_bytes in group:
-                    some = itertools.islice(sentences, len(lines))
-                    done = share.add(zip(lines, some, strict=True), num_bytes)
-                    if report is not None and any(done):
-                        report(done)
         if choose is not None:
-            choose.check_all_seen()
-        return [file.record() for file in files]
+            choose(None)
+        return made
 
-    def _shares_of(self, name: str, writers) -> dict[str, _Share]:
-        """What takes the documents of a file."""
+    def _write_file(
+        self,
+        file: corpus.CorpusFile,
+        writers: dict[str, Callable[[bytes], object]],
+        choose: Callable[[list[str] | None], str] | None,
+        report: Callable[[Counts], object],
+    ) -> FileRecord:
+        """Writes the examples of one file, and says what became of it."""
         from electra_tf.pretraining_data import examples
 
         build = self._build
         shares = {}
         for share, write in writers.items():
             # Strings seed by their SHA-512: the same on every machine.
-            key = "/".join(filter(None, (str(build.seed), share, name)))
+            key = "/".join(filter(None, (str(build.seed), share, file.name)))
             builder = examples.ExampleBuilder(
                 self._tokenizer, build.max_seq_length, random.Random(key)
             )
             shares[share] = _Share(builder, write)
-        return shares
+        digest = hashlib.sha256()
+        bad_inputs: list[str] = []
+
+        def on_bad_input(message: str) -> None:
+            bad_inputs.append(message)
+            # Raises where damaged places are not left out.
+            self.reading.refuse(message)
+
+        reading = self.reading._replace(on_bad_input=on_bad_input)
+        batches = corpus.read_lines(file.path, digest, reading)
+        num_bytes = num_dropped = 0
+        for share, lines, num_read in _shared_out(batches, choose):
+            num_bytes += num_read
+            done = Counts(num_read)
+            if share == DROPPED:
+                num_dropped += 1
+            elif lines:
+                made = shares[share].add(lines, self._tokenize_lines(lines))
+                done = manifest.add_up(made, done)
+            report(done)
+        for end in shares.values():
+            report(end.add([""], [b""]))
+        counts = shares[TRAINING].counts._replace(num_bytes=num_bytes)
+        heldout = shares[HELDOUT].counts if HELDOUT in shares else Counts()
+        return FileRecord(
+            file.name,
+            digest.hexdigest(),
+            counts,
+            heldout,
+            num_dropped,
+            len(bad_inputs),
+        )
+
+
+def _chooser(
+    part: Part, heldout_fraction: float
+) -> Callable[[list[str] | None], str]:
+    """What says which share gets a document of a part, in the order of
+    reading, or at their end with None that all were seen.
+    """
+    left = None if part.is_dropped is None else iter(part.is_dropped)
+
+    def choose(lines: list[str] | None) -> str:
+        is_dropped = False if left is None else next(left, None)
+        if left is not None and (is_dropped is None) != (lines is None):
+            raise ValueError(
+                "Expected the corpus to stay as it is while it is read. "
+                f"Received: other documents than before in "
+                f"{part.files[0].name!r} or a file after it; run again."
+            )
+        if is_dropped:
+            return DROPPED
+        if (
+            lines
+            and heldout_fraction
+            and deduplication.is_held_out(
+                deduplication.digest_of(lines), heldout_fraction
+            )
+        ):
+            return HELDOUT
+        return TRAINING
+
+    return choose
+
+
+def _shared_out(
+    batches: Iterable[corpus.LineBatch],
+    choose: Callable[[list[str] | None], str] | None,
+) -> Iterator[tuple[str, list[str], int]]:
+    """Lines of one share, and what was read of a file to get them."""
+    if choose is None:
+        for lines, num_bytes in batches:
+            yield TRAINING, lines, num_bytes
+        return
+    for documents, num_bytes in corpus.documents_of(batches):
+        lines_of: dict[str, list[str]] = {TRAINING: [], HELDOUT: []}
+        for document in documents:
+            share = choose(document)
+            if share == DROPPED:
+                yield DROPPED, [], 0
+            else:
+                lines_of[share] += [*document, ""]
+        yield TRAINING, [], num_bytes
+        for share, lines in lines_of.items():
+            # A document may be as large as its file.
+            for some in corpus.batched([line] for line in lines):
+                yield share, some, 0
 
 
 def merge(
-    part_paths: Sequence[str],
-    shard_paths: Sequence[str],
-    seed: int,
-    wanted: Iterable[int] | None = None,
+    part_paths: Sequence[str], shard_paths: Sequence[str], seed: int
 ) -> list[int]:
     """Deals the examples of all parts, the parts shuffled, to shards in turn.
 
@@ -446,13 +387,11 @@ def merge(
 
     Args:
       part_paths: TFRecord files, in an order that depends on the corpus only.
-      shard_paths: The files to deal to. They appear under their names once
-        they are whole.
+      shard_paths: The files to deal to.
       seed: Of the whole data set.
-      wanted: Numbers of the shards to write; by default all.
 
     Returns:
-      The number of examples in each shard, those not wanted included.
+      The number of examples in each shard.
 
     Raises:
       ValueError: If a shard cannot be written.
@@ -462,46 +401,29 @@ def merge(
     part_paths = list(part_paths)
     random.Random(seed).shuffle(part_paths)
     num_shards = len(shard_paths)
-    buffers = {
-        i: list[bytes]()
-        for i in (range(num_shards) if wanted is None else wanted)
-    }
+    buffers: list[list[bytes]] = [[] for _ in shard_paths]
     num_examples = num_buffered_bytes = 0
-    with contextlib.ExitStack() as stack:
-        temporary = {
-            shard: stack.enter_context(files_lib.whole_file(shard_paths[shard]))
-            for shard in buffers
-        }
 
-        def flush() -> None:
-            for shard, buffer in buffers.items():
-                with (
-                    files_lib.writing(shard_paths[shard]),
-                    open(temporary[shard], "ab") as writer,
-                ):
-                    writer.writelines(buffer)
-                buffer.clear()
+    def flush() -> None:
+        for path, buffer in zip(shard_paths, buffers, strict=True):
+            with files_lib.writing(path), open(path, "ab") as writer:
+                writer.writelines(buffer)
+            buffer.clear()
 
-        for path in temporary.values():
-            with open(path, "wb"):
-                pass
-        for part_path in part_paths:
-            with records_lib.mapped(part_path) as content:
-                starts = records_lib.record_starts(content)
-                for shard, buffer in buffers.items():
-                    first = (shard - num_examples) % num_shards
-                    records = zip(
-                        starts[first:-1:num_shards],
-                        starts[first + 1 :: num_shards],
-                        strict=True,
-                    )
-                    dealt = b"".join([content[a:b] for a, b in records])
-                    buffer.append(dealt)
-                    num_buffered_bytes += len(dealt)
-                    if num_buffered_bytes > _MERGE_BUFFER_BYTES:
-                        flush()
-                        num_buffered_bytes = 0
-                num_examples += len(starts) - 1
-        flush()
+    for part_path in part_paths:
+        with records_lib.mapped(part_path) as content:
+            starts = records_lib.record_starts(content)
+            for shard, buffer in enumerate(buffers):
+                first = (shard - num_examples) % num_shards
+                ends = starts[first + 1 :: num_shards]
+                places = zip(starts[first:-1:num_shards], ends, strict=True)
+                dealt = b"".join([content[a:b] for a, b in places])
+                buffer.append(dealt)
+                num_buffered_bytes += len(dealt)
+            num_examples += len(starts) - 1
+        if num_buffered_bytes > _MERGE_BUFFER_BYTES:
+            flush()
+            num_buffered_bytes = 0
+    flush()
     quotient, rest = divmod(num_examples, num_shards)
     return [quotient + (i < rest) for i in range(num_shards)]

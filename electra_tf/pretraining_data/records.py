@@ -32,8 +32,8 @@ def match_files(pattern: str) -> list[str]:
         `manifest.BESIDE_RECORDS` are left out, and what is unfinished.
 
     Raises:
-      DataError: If there is none, nothing matches one of them, a file is
-        matched twice, or the file system cannot be asked.
+      DataError: If there is none, nothing matches one of them, or the file
+        system cannot be asked.
     """
     places: dict[str, str] = {}
     parts = [*filter(None, map(str.strip, pattern.split(",")))]
@@ -62,13 +62,6 @@ def match_files(pattern: str) -> list[str]:
         for path in sorted(paths):
             # Whatever links and dots lead there.
             place = path if "://" in path else os.path.realpath(path)
-            if other := places.get(place):
-                raise errors.DataError(
-                    "Expected globs of different TFRecord files. Received: "
-                    f"{pattern}, which match {path} twice"
-                    + f", as {other}"
-                    * (other != path)
-                )
             places[place] = path
     return sorted(places.values())
 
@@ -76,7 +69,8 @@ def match_files(pattern: str) -> list[str]:
 def _may_have_records(path: str) -> bool:
     """Whether no builder has given a file its name for something else."""
     name = os.path.basename(path)
-    is_unfinished = name.startswith(manifest.TEMPORARY_PREFIX)
+    prefixes = manifest.TEMPORARY_PREFIX, manifest.UNFINISHED
+    is_unfinished = name.startswith(prefixes)
     return not is_unfinished and name not in manifest.BESIDE_RECORDS
 
 
@@ -111,35 +105,6 @@ class Records:
         """File -> how many records it has."""
         counts = np.diff(self.first_records, append=len(self)).tolist()
         return dict(zip(self.files, counts, strict=True))
-
-    def doubled(self, others: "Records | None" = None) -> list[tuple[str, str]]:
-        """Files that begin and end as another one and are as long, and that.
-
-        Args:
-          others: Whose files the others are; None for these themselves.
-        """
-        known: dict[tuple[int, bytes, bytes], str] = {}
-        if others is not None:
-            known = {mark: path for path, mark in others._marks.items()}
-        found = []
-        for path, mark in self._marks.items():
-            if mark in known:
-                found.append((path, known[mark]))
-            elif others is None:
-                known[mark] = path
-        return found
-
-    @functools.cached_property
-    def _marks(self) -> dict[str, tuple[int, bytes, bytes]]:
-        """File -> its length and its ends, of those that are not empty."""
-        marks = {}
-        for (path, count), first in zip(
-            self.num_examples().items(), self.first_records, strict=True
-        ):
-            if count:
-                begins, ends = self.read(np.array([first, first + count - 1]))
-                marks[path] = (count, begins, ends)
-        return marks
 
     def locate(self, record: int) -> tuple[str, int]:
         """File of a record and its number in there, from 0."""
@@ -268,11 +233,6 @@ def varint(value: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
-
-
-def feature_names(serialized: bytes) -> list[str]:
-    """The names in a `tf.train.Example`."""
-    return sorted(tf.train.Example.FromString(serialized).features.feature)
 
 
 def count_ids(packed: bytes) -> int:

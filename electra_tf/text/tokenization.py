@@ -262,10 +262,11 @@ class FullTokenizer(tf.Module):
             is_hidden, num_bytes_of_word, tf.cast(ends.values, tf.int32)
         )
         # Bytes of the words of a row, counted without what is between them.
-        end_of_word = words.with_flat_values(num_bytes)
-        first_byte = tf.repeat(
-            _sums_before(end_of_word).flat_values, pieces.row_lengths()
+        before = tf.concat([[0], tf.cumsum(num_bytes)], axis=0)
+        at_row = tf.repeat(
+            tf.gather(before, words.row_starts()), words.row_lengths()
         )
+        first_byte = tf.repeat(before[:-1] - at_row, pieces.row_lengths())
         row_splits = tf.gather(pieces.row_splits, words.row_splits)
 
         def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
@@ -300,23 +301,8 @@ class FullTokenizer(tf.Module):
         return characters.with_flat_values(tf.gather(num_bytes, index))
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of some ids.
-
-        Args:
-          ids: <int>[(tokens)], e.g. a row of `tokenize` or a list.
-
-        Raises:
-          ValueError: If an id is not in the vocabulary.
-        """
-        tokens = []
-        for i in ids:
-            if not 0 <= int(i) < self.vocab_size:
-                raise ValueError(
-                    f"Expected ids from 0 to {self.vocab_size - 1}. "
-                    f"Received: {int(i)}."
-                )
-            tokens.append(self.vocabulary.tokens[int(i)])
-        return tokens
+        """The tokens of some ids, <int>[(tokens)], e.g. a row of `tokenize`."""
+        return [self.vocabulary.tokens[int(i)] for i in ids]
 
     def pack_inputs(
         self,
@@ -342,13 +328,8 @@ class FullTokenizer(tf.Module):
           <int32>[B, L].
 
         Raises:
-          ValueError: If there are no or too many segments, or
-            `max_seq_length` has no room for a token of each.
+          ValueError: If `max_seq_length` has no room for a token of each.
         """
-        if len(segments) not in (1, 2):
-            raise ValueError(
-                f"Expected one or two segments. Received: {len(segments)}."
-            )
         num_special_tokens = 1 + len(segments)
         room = max_seq_length - num_special_tokens
         if room < len(segments):
@@ -379,16 +360,6 @@ def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
     num_chars = tf.strings.length(words, unit="UTF8_CHAR")
     is_long = num_chars > vocabulary_lib.MAX_CHARS_PER_WORD
     return tf.where(is_long, _UNSPELLABLE, words)
-
-
-def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """For each of some <int32>[B, (n)], the sum of those before in its row."""
-    flat = values.flat_values
-    before = tf.concat([[0], tf.cumsum(flat)], axis=0)
-    at_row_start = tf.gather(before, values.row_starts())
-    return values.with_flat_values(
-        before[:-1] - tf.repeat(at_row_start, values.row_lengths())
-    )
 
 
 def _characters_of_bytes(

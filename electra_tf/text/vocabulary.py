@@ -172,10 +172,10 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
 
 
 def is_spelled(token: str) -> bool:
-    """Whether text can have this token.
+    """Whether text can have this token; others keep their ids.
 
-    Others keep their ids: blanks, those with NUL, which cleaning deletes, and
-    those that are longer than a word can be.
+    Not blanks, those with NUL, which cleaning deletes, and longer ones than a
+    word can be.
     """
     word = token.removeprefix(SUFFIX_INDICATOR)
     return "\0" not in word and 0 < len(word) <= MAX_CHARS_PER_WORD

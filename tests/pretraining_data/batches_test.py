@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,11 +9,10 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.pretraining_data import batches as batches_lib
-from electra_tf.pretraining_data import draws as draws_lib
 from electra_tf.pretraining_data import manifest
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.training import replicas
-from tests import helpers
+from tests import helpers, notices
 
 NUM_ROWS = 10
 FEATURES = batches_lib.FEATURE_NAMES
@@ -93,8 +91,6 @@ def test_globs_between_commas_and_a_folder_with_signs_of_one(tmp_path):
         ("none://a/b", "at none://a/b. Received: File"),
         ("{0}/empty", "files at .*/empty/[*]tfrecord[*]"),
         ("{0}/a*,{0}/b*", "files at .*/b\\*, found none"),
-        ("{0}/a*,{0}/*", "which match .*/a.tfrecord twice$"),
-        ("{0}/a*,{0}/./a*", "which match .*/./a.tfrecord twice, as .*/a.tfr"),
     ],
 )
 def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
@@ -103,7 +99,9 @@ def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
     (tmp_path / "empty" / manifest.FILE_NAME).write_text("")
     with pytest.raises(errors.DataError, match=message):
         records_lib.match_files(globs.format(tmp_path))
-    assert records_lib.match_files(f"{tmp_path}/a*,")
+    # A file that two of them match is read once.
+    doubled = f"{tmp_path}/a*,{tmp_path}/./a*"
+    assert len(records_lib.match_files(doubled)) == 1
 
 
 def test_reads_the_records_as_they_are(folder):
@@ -173,16 +171,6 @@ def test_order_and_noise_follow_from_the_seed(folder):
         assert (first[name] != other[name]).all()
 
 
-def test_orders_are_random(folder):
-    orders = numbers(take(open_data(folder).dataset(NUM_ROWS), 300))
-    # 10! orders: two of 300 agree once in 80 tries.
-    assert len({tuple(order) for order in orders}) >= 299
-    for place in (0, 4, 9):
-        counts = np.bincount([order[place] for order in orders])
-        # 30 of each expected, with a deviation of 5.2.
-        assert 10 <= counts.min() <= counts.max() <= 50
-
-
 def test_without_shuffling_the_order_is_that_of_the_files(folder):
     data = open_data(folder, shuffle=False)
     batches = numbers(take(data.dataset(5), 3))
@@ -232,17 +220,6 @@ def test_noise_is_new_for_every_example_and_epoch(folder):
     assert len(np.unique(draws)) == draws.size
     assert 0 <= draws.min() < 0.1
     assert 0.9 < draws.max() < 1
-
-
-@pytest.mark.parametrize("seed", [0, 42, -3, 2**40 + 1])
-def test_rows_of_draws_are_those_of_stateless_uniform(seed):
-    numbers = [0, 1, 7, 2**31, 2**33 + 5, 10**12]
-    rows = draws_lib.uniform_rows(seed, np.array(numbers), 11)
-    for number, row in zip(numbers, rows, strict=True):
-        expected = tf.random.stateless_uniform(
-            [11], tf.constant([seed, number], tf.int64)
-        )
-        np.testing.assert_array_equal(row, expected)
 
 
 def test_records_of_any_size(tmp_path):
@@ -373,17 +350,16 @@ def test_refuses_files_that_are_not_whole(folder, change, words):
 
 
 def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
-    data, others = open_data(folder), f"{folder}/a.tfrecord"
+    data = open_data(folder)
     heldout = open_data(folder, name="a.tfrecord")
-    assert heldout.remarks_on_heldout(None, 4, None) == []
-    assert heldout.remarks_on_heldout(None, 3, 1) == []
-    shared, left_out = heldout.remarks_on_heldout(data, 3, None)
+    with notices.heard() as lines:
+        heldout.warn_as_heldout(None, 4, None)
+        heldout.warn_as_heldout(None, 3, 1)
+        assert lines == []
+        heldout.warn_as_heldout(data, 3, None)
+    shared, left_out = lines
     assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
     assert left_out.startswith("the last 1 of 4 held-out examples are not")
-    shutil.copy(others, folder / "copy")
-    heldout = open_data(folder, name="copy")
-    (line,) = heldout.remarks_on_heldout(data, 2, None)
-    assert f"such as {folder / 'copy'}: their metrics say nothing" in line
 
 
 def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
@@ -451,18 +427,6 @@ def test_another_host_makes_the_same_batches_without_python(folder, shuffle):
     assert there.element_spec == here.element_spec
     for ours, theirs in zip(take(here, 3), take(there, 3), strict=True):
         assert_equal(ours, theirs)
-
-
-def test_another_host_refuses_a_bad_record(folder, monkeypatch):
-    monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
-    rows = [helpers.row(n) for n in range(3)]
-    rows[2]["input_ids"][4] = 20
-    helpers.write_tfrecords(folder / "b.tfrecord", rows)
-    data = open_data(folder, shuffle=False, in_graph=True)
-    with pytest.raises(tf.errors.OpError) as caught:
-        take(data.dataset(2), 4)
-    line = errors.data_error_message(caught.value)
-    assert "ids from 0 to 19" in line and "check-data shows them" in line
 
 
 def test_counts_the_tokens_of_all_records(folder):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from electra_tf.pretraining_data import corpus, deduplication
+from electra_tf.pretraining_data import deduplication
 
 RNG = random.Random(0)
 WORDS = [f"w{i}" for i in range(3000)]
@@ -89,14 +89,6 @@ def test_chains_lead_to_the_first():
     assert earlier(found) == [-1, -1, 1, 1]
 
 
-def test_a_copy_of_a_near_duplicate_is_none_of_the_first():
-    first = document()
-    second = changed(first, 2)
-    found = decided_of(records_of([first, second, second, first]), 0.75)
-    assert earlier(found) == [-1, 0, 0, 0]
-    assert found["is_exact"].tolist() == [False, False, False, True]
-
-
 def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
     documents = [document(n) for n in (1, 4, 5, 6, 300, 2)]
     together = records_of(documents)
@@ -109,29 +101,6 @@ def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
     assert records_of(documents).tobytes() == together.tobytes()
 
 
-def test_large_documents_are_looked_at_piece_by_piece(monkeypatch):
-    documents = [
-        [" ".join(RNG.choices([*WORDS, "\u03a3\u00c0"], k=n)) for n in lengths]
-        for lengths in ((1, 1, 1), (2, 4), (5, 1, 3), (9, 1, 1, 20) * 9)
-    ]
-    whole = records_of(documents)
-    digests = [deduplication.digest_of(lines) for lines in documents]
-    assert digests == [record["digest"].tobytes() for record in whole]
-    monkeypatch.setattr(deduplication, "_LARGE_DOCUMENT", 0)
-    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 80)
-    assert records_of(documents).tobytes() == whole.tobytes()
-    most = 0
-
-    def normalized(lines, normalized=deduplication.normalized):
-        nonlocal most
-        most = max(most, len(lines))
-        return normalized(lines)
-
-    monkeypatch.setattr(deduplication, "normalized", normalized)
-    assert digests[-1] == deduplication.digest_of(documents[-1])
-    assert most < 36
-
-
 def test_fingerprints_stay_what_they_are():
     # Another value would mean other duplicates than an earlier build had.
     (record,) = records_of([["some words that will not change"]])
@@ -140,17 +109,6 @@ def test_fingerprints_stay_what_they_are():
         13234351280758664125,
     ]
     assert record["signature"][:2].tolist() == [177753355, 1886541359]
-
-
-def test_comparing_in_pieces_changes_nothing(monkeypatch):
-    documents = [document(20) for _ in range(30)]
-    documents += [changed(lines, 1) for lines in documents]
-    records = records_of(documents)
-    whole = decided_of(records, 0.5)
-    assert sum(i >= 0 for i in earlier(whole)) >= 10
-    monkeypatch.setattr(deduplication, "_PAIRS", 3)
-    pieces = decided_of(records, 0.5)
-    assert earlier(pieces) == earlier(whole)
 
 
 def test_held_out_documents_are_chosen_by_their_words():

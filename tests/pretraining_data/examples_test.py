@@ -139,7 +139,7 @@ def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
     assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
 
 
-def write_part(files, path, seed, report=None):
+def write_part(files, path, seed, report=lambda done: None):
     build = manifest.Build(16, True, True, True, seed, num_out_files=1)
     builder = parts.PartBuilder(
         build, TOKENIZER, tokenize_lines=words_to_packed_ids
@@ -169,7 +169,7 @@ def test_a_part_is_counted(tmp_path):
 
 def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_BYTES", 100)
-    monkeypatch.setattr(parts, "_GROUP_BYTES", 100)
+    monkeypatch.setattr(corpus, "_READ_BYTES", 100)
     (tmp_path / "text.txt").write_text("7 8\n" * 1000, encoding="utf-8")
     files = corpus.list_files(str(tmp_path))
     sizes = []
@@ -193,22 +193,16 @@ def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
     assert max(sizes) <= 100
 
 
-def test_lines_end_at_line_feeds_only(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes("a\u2028b\x0bc\r\n\x1f\u3000\nd".encode())
-    ((lines, num_bytes),) = corpus.read_lines(str(path))
-    assert lines == ["a\u2028b\x0bc", "", "d", ""]
-    assert num_bytes == path.stat().st_size
-
-
 def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(corpus, "_READ_BYTES", 4)
     path = tmp_path / "text.txt"
     path.write_text("ab\ncdefgh\n\ni\nj", encoding="utf-8")
     batches = list(corpus.read_lines(str(path)))
     assert [batch.lines for batch in batches] == [
         ["ab", "cdefgh"],
-        ["", "i", "j"],
+        ["", "i"],
+        ["j"],
         [""],
     ]
     assert sum(batch.num_bytes for batch in batches) == path.stat().st_size
@@ -227,39 +221,11 @@ def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
     for _ in range(2):
         assert [*map(readable.unpack, tokenize_lines(NASTY_LINES))] == whole
     # Forgets after every call.
-    monkeypatch.setattr(examples._WordMemory, "MAX_ENTRIES", 0)
+    monkeypatch.setattr(examples.CachingLineTokenizer, "MAX_WORDS", 0)
     forgetful = examples.CachingLineTokenizer(tokenizer)
     for line, ids in zip(NASTY_LINES * 2, whole * 2, strict=True):
         assert forgetful([line, "a b"])[0] == readable.pack(ids)
     assert forgetful([]) == []
-
-
-def test_plain_words_are_split_as_the_tokenizer_splits_them(tmp_path):
-    rng = random.Random(0)
-    letters = "abAB1#.["
-    pieces = {
-        "".join(rng.choices(letters, k=rng.randint(1, 3))) for _ in "x" * 80
-    }
-    path = tmp_path / "vocab.txt"
-    vocab = [
-        *vocabulary.SPECIAL_TOKENS,
-        "#",
-        "##",
-        *sorted(pieces - {"#", "##"}),
-    ]
-    vocab += [f"##{p}" for p in sorted(pieces) if f"##{p}" not in vocab]
-    path.write_text("\n".join(vocab))
-    words = [
-        "".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in "x" * 2000
-    ]
-    words += ["a" * 200, "a" * 201, "a" * 199 + "#"]
-    for lower in (True, False):
-        tokenizer = helpers.make_tokenizer(path, lower)
-        tokenize_lines = examples.CachingLineTokenizer(tokenizer)
-        ids = [*map(readable.unpack, tokenize_lines(words))]
-        assert ids == tokenizer.tokenize(tf.constant(words)).to_list()
-        num_unknown = sum(row == [tokenizer.unk_token_id] for row in ids)
-        assert 0 < num_unknown < 1500
 
 
 VOCAB = ["a", "b", "A", "##a", "##b", "σ", "ς", "##σ", "##ς", "é", "e", "中"]
@@ -311,25 +277,6 @@ def test_packed_ids():
     for num_ids in range(8):
         first = records_lib.first_ids(packed, num_ids)
         assert first == readable.pack(ids[:num_ids])
-
-
-def test_segments_are_serialized_as_examples_are():
-    build, _ = builder(9)
-
-    def serialized(first, second):
-        packed = readable.pack(first), readable.pack(second)
-        return build.serialize(
-            examples.Segments(*packed, len(first), len(second))
-        )
-
-    one = Example([1, 7, 300, 2] + [0] * 5, [1] * 4 + [0] * 5, [0] * 9)
-    assert serialized([7, 300], []) == readable.serialize(one)
-    two = Example(
-        [1, 7, 2, 300, 20000, 7, 2, 0, 0],
-        [1] * 7 + [0] * 2,
-        [0] * 3 + [1] * 4 + [0] * 2,
-    )
-    assert serialized([7], [300, 20000, 7]) == readable.serialize(two)
 
 
 def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):

@@ -83,18 +83,6 @@ def test_equals_plain_python(cleaning):
         assert found == _reference(text, keeps_emoji), text
 
 
-def test_emoji():
-    text = ["최고😀😀 https://a.kr/b ㅋㅋㅋㅋㅋㅋ"]
-    assert _clean(text, "none") == text
-    assert _clean(text, "kcelectra") == ["최고 ㅋㅋ"]
-    assert _clean(text, "kcelectra_fixed") == ["최고😀😀 ㅋㅋ"]
-
-
-def test_nothing_to_clean_and_damaged_text():
-    assert _clean([], "kcelectra") == []
-    assert _clean([b"a\xffb"], "kcelectra") == ["ab"]
-
-
 def test_an_unknown_cleaning():
     with pytest.raises(ValueError, match="none, kcelectra, .*: 'koelectra'"):
         cleaning_lib.check("koelectra")

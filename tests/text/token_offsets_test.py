@@ -80,11 +80,3 @@ def test_random_characters(tokenizer):
         assert row_starts == sorted(row_starts)
         for start, end in zip(row_starts, row_ends, strict=True):
             assert 0 <= start < end <= length
-
-
-def test_refuses_to_guess_where_cleaned_text_comes_from(tmp_path):
-    tokenizer = helpers.make_tokenizer(
-        helpers.write_vocab(tmp_path), text_cleaning="kcelectra"
-    )
-    with pytest.raises(ValueError, match="without text cleaning"):
-        tokenizer.tokenize_with_offsets(tf.constant(["wa"]))

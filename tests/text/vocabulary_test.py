@@ -36,29 +36,3 @@ def test_ids_of_the_special_tokens():
     assert (found.pad_token_id, found.unk_token_id) == (5, 4)
     assert (found.cls_token_id, found.sep_token_id) == (3, 2)
     assert found.mask_token_id == 1
-
-
-@pytest.mark.parametrize(
-    ("lower", "strip", "expected"),
-    [
-        (True, None, (True, True)),
-        (True, False, (True, False)),
-        (False, True, (False, False)),
-        (None, None, (True, True)),
-    ],
-)
-def test_settled(lower, strip, expected):
-    found = Vocabulary(("a", "[CLS]"), lower, strip).settled()
-    assert (found.do_lower_case, found.strip_accents) == expected
-
-
-def test_a_tokenizer_needs_the_special_tokens():
-    with pytest.raises(ValueError, match=r"2 entries and without \[PAD\], "):
-        tokenization.FullTokenizer(Vocabulary(("a", "[CLS]")))
-
-
-def test_a_file_system_that_cannot_be_asked_is_told_in_a_line():
-    path = "nosuchscheme://bucket/vocab.txt"
-    line = f"^[^\\n]*Cannot look for {path}[^\\n]*$"
-    with pytest.raises(ValueError, match=line):
-        vocabulary.load_of_size(path, 9)

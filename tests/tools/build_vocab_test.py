@@ -209,17 +209,6 @@ def test_the_vocabulary_is_no_text(text_file, capsys):
     assert "--input without the --vocab-file" in error_of(capsys)
 
 
-def test_warns_of_a_file_that_is_given_twice(text_file, tmp_path, capsys):
-    link = tmp_path / "link.txt"
-    link.symlink_to(text_file)
-    flags = ["--vocab-size=40", f"--vocab-file={tmp_path / 'vocab.txt'}"]
-    files = [str(text_file), str(link), str(text_file)]
-    assert build_vocab.main(["--input", *files, *flags]) == 0
-    log = capsys.readouterr().err
-    assert f"such as '{link}': their text comes twice" in log
-    assert settings_of(text_file)["num_words"] == 3 * 3 * 12
-
-
 def test_reads_a_pipe_from_its_beginning(text_file, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

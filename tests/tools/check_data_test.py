@@ -28,10 +28,9 @@ def folder(tmp_path):
 
 def test_a_folder(folder, capsys):
     flags = [f"--data={folder}", f"--vocab_file={folder}/vocab.txt"]
-    assert check_data.main([*flags, "--num-samples", "1"]) == 0
+    assert check_data.main(flags) == 0
     out, err = capsys.readouterr()
     assert "1 file(s), 10 examples of 12 tokens" in out
-    assert out.count("[CLS] wa wb") == 1
     assert "epochs" not in out
     assert err == ""
 
@@ -45,7 +44,7 @@ def test_records_of_another_kind(folder, capsys):
     flags = [f"--data={folder}", f"--vocab_file={folder}/vocab.txt"]
     assert check_data.main(flags) == 1
     error = capsys.readouterr().err
-    assert "have no int64 input_ids, input_mask, segment_ids" in error
+    assert "values of input_ids" in error
 
 
 def flags_of_run(folder):
@@ -62,12 +61,8 @@ def test_what_breaks_a_run(folder, capsys):
     flags = flags_of_run(folder)
     param = "--gin-param=EncoderConfig.vocab_size=19"
     assert check_data.main([*flags, param]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "error: expected vocab_size=20 in the run's configuration, received 19",
-        "check_data: error: 1 problem(s) would break a run over "
-        f"{folder}/*.tfrecord.",
-    ]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("check_data: error: EncoderConfig.vocab_size must")
 
 
 def test_a_vocabulary_that_was_changed(folder, capsys):
@@ -88,7 +83,7 @@ def test_a_vocabulary_that_was_changed(folder, capsys):
         (["--gin-file=none.gin"], "Expected a gin file at none.gin"),
         (
             ["--data=none/*", "--vocab-file=v"],
-            "Expected TFRecord files at none/*, found none",
+            "Expected a vocabulary file",
         ),
     ],
 )
