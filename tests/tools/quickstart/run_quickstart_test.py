@@ -96,7 +96,7 @@ def test_prints_the_commands(folder):
         ).stdout.splitlines()
 
     lines = dry_run()
-    assert len(lines) == 11
+    assert len(lines) == 10
     assert "electra-tf pretrain --gin_file=gin/quickstart.gin" in lines
     # As it can be typed here.
     script = "tools/quickstart/build_docstring_corpus.py"
