@@ -191,14 +191,12 @@ def _base(
         for name in _FLAGS_OF_HPARAMS
         if name in bindings and flags.FLAGS[name].value is not None
     }
-    found = translate(
+    bindings = translate(
         hparams,
         flags.FLAGS["data_dir"].value,
         flags.FLAGS["model_name"].value,
     )
-    for note in found.notes:
-        print(f"hparams: {note}")
-    return (), original_hparams.as_gin(found.bindings)
+    return (), original_hparams.as_gin(bindings)
 
 
 def _require_flags(needed: Sequence[str]) -> None:
