@@ -303,17 +303,6 @@ def test_refuses_a_binding(gin_file, params, line):
     assert line in message and "\n" not in message
 
 
-def test_says_how_an_object_becomes_a_part():
-    line = "FinetuningConfig.question_answering = @QuestionAnsweringConfig"
-    params = ["QuestionAnsweringConfig.n_best_size = 5"]
-    with pytest.raises(errors.ConfigError, match=line):
-        gin_files_lib.load(
-            finetuning_configs.FinetuningConfig,
-            [str(GIN / "quickstart_finetuning.gin")],
-            params,
-        )
-
-
 def test_the_record_of_default_questions_can_be_read(tmp_path):
     kind = finetuning_configs.FinetuningConfig
     params = [
