@@ -168,6 +168,6 @@ def run(record: Mapping) -> Html:
 def command_of(argv: Sequence[str]) -> str:
     """The command line of a run, from its sys.argv."""
     start = shlex.quote(argv[0])
-    if found := re.search(r"\b(run_\w+)\.py$", argv[0]):
-        start = f"python -m electra_tf.{found[1]}"
+    if found := re.search(r"\brun_(pretrain|finetun)ing\.py$", argv[0]):
+        start = f"electra-tf {found[1].replace('tun', 'tune')}"
     return " \\\n    ".join([start, *map(shlex.quote, argv[1:])])

@@ -22,7 +22,7 @@ def test_command_of():
     assert page.command_of(
         ["/x/electra_tf/run_pretraining.py", "--a=1", "--b='c d'", "--c=e f"]
     ) == (
-        "python -m electra_tf.run_pretraining \\\n"
+        "electra-tf pretrain \\\n"
         "    --a=1 \\\n"
         "    '--b='\"'\"'c d'\"'\"'' \\\n"
         "    '--c=e f'"
