@@ -20,8 +20,11 @@ from absl import logging
 
 from electra_tf import configs, errors, packaged
 
-_OF_GIN = (ValueError, TypeError, SyntaxError, ImportError, OSError)
-_OF_GIN += (RuntimeError, tokenize.TokenError)
+# What gin raises on a mistake.
+_OF_GIN = (
+    *(ValueError, TypeError, SyntaxError, ImportError, OSError),
+    *(RuntimeError, tokenize.TokenError),
+)
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
 
 

@@ -161,7 +161,8 @@ def finetuning(
     # given by itself.
     encoder = original_settings.encoder_config(hparams)
     names = {"hidden_size", "num_hidden_layers"}
-    names |= set(hparams.get("model_hparam_overrides") or {})  # type: ignore[call-overload]
+    given: Mapping = hparams
+    names |= set(given.get("model_hparam_overrides") or {})
     names |= {"vocab_size", "embedding_size"} & set(hparams)
     bindings["FinetuningConfig.expected_encoder"] = {
         name: getattr(encoder, name) for name in sorted(names)

@@ -131,7 +131,8 @@ def _tf_idf_accuracy(folder: pathlib.Path) -> float:
     # Takes seconds.
     from sklearn import feature_extraction, linear_model
 
-    texts, labels = {}, {}
+    texts: dict[str, tuple] = {}
+    labels: dict[str, tuple] = {}
     for split in ("train", "dev", "test"):
         lines = _read_text(folder, f"{split}.tsv").split("\n")[1:-1]
         rows = (line.split("\t") for line in lines)
