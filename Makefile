@@ -1,5 +1,6 @@
 # Set-up, and what takes more than one command.
 #
+#   make              this list, as make help
 #   make quickstart   set-up, then text -> pre-trained, fine-tuned, exported model
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
@@ -27,6 +28,12 @@ INSTALLED := $(VENV)/installed
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DELETE_ON_ERROR:
+
+# The lines at the head of this file, up to the first empty one.
+.DEFAULT_GOAL := help
+.PHONY: help
+help:
+	@sed -n '/^$$/q; s/^#   //p' $(firstword $(MAKEFILE_LIST))
 
 # Its commands are in tools/quickstart/quickstart_steps.py. A step whose result
 # exists is not run again.

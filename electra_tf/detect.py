@@ -1,6 +1,6 @@
 """Shows how likely a pre-trained model takes each token for a replaced one.
 
-    python -m electra_tf.detect --checkpoint=models/electra_small \\
+    electra-tf detect --checkpoint=models/electra_small \\
         "The chef ate the meal"
 
 The checkpoint may be of any format that has the discriminator's head: a

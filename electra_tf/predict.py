@@ -1,6 +1,6 @@
 """Asks an exported model about texts.
 
-    python -m electra_tf.predict --saved_model=models/served "A fine film." ...
+    electra-tf predict --saved_model=models/served "A fine film." ...
 
 The SavedModel is one version of it, or the folder of the versions, of which the
 newest is taken; its signature and metadata say what goes in and what comes out.

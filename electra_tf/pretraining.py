@@ -483,7 +483,7 @@ def load_trained(model_dir: str) -> Trained:
     if not checkpoint:
         raise errors.ConfigError(
             f"Expected a checkpoint in {model_dir}, found none: run "
-            "python -m electra_tf.run_pretraining first"
+            "electra-tf pretrain first"
         )
     vocab = vocabulary.load_of_size(
         os.path.join(model_dir, vocabulary.VOCAB_FILE),

@@ -1,15 +1,15 @@
 """Fine-tunes a pre-trained ELECTRA on labelled rows, or on tasks by name.
 
-python -m electra_tf.run_finetuning --gin_file=gin/finetune/rte.gin \\
+electra-tf finetune --gin_file=gin/finetune/rte.gin \\
     --init_checkpoint=models/electra_small --data_dir=glue
 
-python -m electra_tf.run_finetuning --init_checkpoint=models/electra_small \\
+electra-tf finetune --init_checkpoint=models/electra_small \\
     --train_file=train.tsv --dev_file=dev.tsv --model_dir=models/mine
 
-python -m electra_tf.run_finetuning --data-dir data --model-name mine \\
+electra-tf finetune --data-dir data --model-name mine \\
     --hparams '{"model_size": "base", "task_names": ["rte"]}'
 
-python -m electra_tf.run_finetuning --eval_only --model_dir=models/mine \\
+electra-tf finetune --eval_only --model_dir=models/mine \\
     --test_file=new.tsv
 
 Run it again after an interruption and it goes on from its last checkpoint.

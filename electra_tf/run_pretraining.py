@@ -1,8 +1,8 @@
 """Pre-trains ELECTRA.
 
-python -m electra_tf.run_pretraining --gin_file=gin/base.gin
+electra-tf pretrain --gin_file=gin/base.gin
 
-python -m electra_tf.run_pretraining --data-dir data --model-name mine \\
+electra-tf pretrain --data-dir data --model-name mine \\
     --hparams '{"model_size": "base"}'
 
 Run it again after an interruption and it goes on from its last checkpoint.

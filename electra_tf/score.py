@@ -1,6 +1,6 @@
 """Scores sentences by their pseudo-log-likelihood under a pre-trained model.
 
-    python -m electra_tf.score --checkpoint=models/electric < sentences.txt
+    electra-tf score --checkpoint=models/electric < sentences.txt
 
 The score of a text is the sum over its tokens of log p(token | all others), in
 nats: the higher, the more natural. Electric says it in one pass over the text,

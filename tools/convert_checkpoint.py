@@ -1,6 +1,6 @@
 """Converts a checkpoint of ELECTRA from one format to another.
 
-    python tools/convert_checkpoint.py --input=models/electra_small \\
+    electra-tf convert --input=models/electra_small \\
         --output=models/electra_small_hf --output-format=huggingface
 
 The format of --input is recognised: a folder or prefix of the original's

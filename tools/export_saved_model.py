@@ -1,6 +1,6 @@
 """Exports a model as a SavedModel that TF Serving can serve.
 
-    python tools/export_saved_model.py \\
+    electra-tf export \\
         --model_dir=build/quickstart/finetune_pretrained \\
         --output=build/quickstart/saved_model
 

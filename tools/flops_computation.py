@@ -1,6 +1,6 @@
 """Prints what it costs to train and to run ELECTRA and its contemporaries.
 
-    python tools/flops_computation.py
+    electra-tf flops
 
 The figures are those behind the tables of arXiv:2003.10555, counted as its
 released code counts them: an operation is one addition, multiplication or

@@ -1,7 +1,7 @@
 """Starts one command several times, as the workers of a cluster.
 
     python tools/launch_local_cluster.py --num_workers=2 -- \\
-      python -m electra_tf.run_pretraining --gin_file=gin/small.gin \\
+      electra-tf pretrain --gin_file=gin/small.gin \\
       --distribution_strategy=multi_worker_mirrored
 
 Every process gets its own TF_CONFIG with free ports of this machine. Lines that
@@ -43,7 +43,7 @@ def main(argv=None) -> int:
         if not command or args.command:
             raise ValueError(
                 "Expected a command after --, such as: --num_workers=2 -- "
-                "python -m electra_tf.run_pretraining --gin_file=run.gin"
+                "electra-tf pretrain --gin_file=run.gin"
             )
         return local_cluster.run(args.num_workers, command)
 

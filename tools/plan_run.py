@@ -1,6 +1,6 @@
 """Predicts what a pre-training run costs before it is started.
 
-    python tools/plan_run.py --gin_file=gin/large.gin --hardware=a100 \
+    electra-tf plan --gin_file=gin/large.gin --hardware=a100 \
         --num_devices=8
 
 prints FLOPs, memory per device, all-reduce traffic, step time and days, with

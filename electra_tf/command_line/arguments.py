@@ -175,7 +175,10 @@ def ended(
     Returns:
       The exit code; `EXIT_STOPPED` after `errors.Stopped`.
     """
-    _write_utf8()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # UTF-8 whatever the locale says. Names of files that are not UTF-8 keep
+        # their way of being written.
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     show_warnings(prog)
     try:
         use_tensorflow()
@@ -204,10 +207,9 @@ def mendable(error: Exception, of_memory: str) -> str | None:
     # TensorFlow's, which is not imported here.
     is_of_device = type(error).__name__ == "ResourceExhaustedError"
     if is_of_device or isinstance(error, MemoryError):
-        found = errors.first_line(error) or "a MemoryError"
         return (
             f"Expected work that there is the memory for: {of_memory}. "
-            f"Received: {found}"
+            f"Received: {errors.first_line(error) or 'a MemoryError'}"
         )
     return None
 
@@ -225,13 +227,6 @@ def use_tensorflow() -> None:
             f"KERAS_BACKEND={backend}"
         )
     os.environ["KERAS_BACKEND"] = backend
-
-
-def _write_utf8() -> None:
-    """Texts are UTF-8 on their way out, too, whatever the locale says."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files that are not UTF-8 keep their way of being written.
-        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def written(prog: str, code: int = 0, text: str = "") -> int:

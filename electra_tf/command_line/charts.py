@@ -75,17 +75,14 @@ def adapt_svg(svg: str, name: str, description: str) -> str:
     Returns:
       An <svg> element in the page's colours and as wide as there is room.
     """
-    svg = svg[svg.index("<svg") :]
+    label = html.escape(description)
+    svg = f'<svg role="img" aria-label="{label}"' + svg[svg.index("<svg") + 4 :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = re.sub(r' width="[^"]*" height="[^"]*"', "", svg, count=1)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     for colour, variable in _COLOURS.items():
         svg = svg.replace(colour, variable)
-    label = html.escape(description)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return svg
 
 
 # (step, value), in order.
@@ -118,36 +115,12 @@ STYLES: dict[str, dict] = {
 
 
 def training_points(log: Sequence[Mapping], metric: str) -> list:
-    """The course of a metric over windows of training, from a run's log.
-
-    A line of the log is a mean over the steps since the line before. Where
-    that is fewer than before, as at an evaluation or at the end, it is put
-    together with its neighbours: a batch alone would look like a jump.
-
-    Args:
-      log: Of `metrics_log.read`.
-      metric: Its name there.
-
-    Returns:
-      Points.
-    """
-    points: list[tuple[int, float]] = []
-    step = longest = num_steps = 0
-    total, widths = 0.0, []
-    for line in log:
-        if line["split"] != "train" or metric not in line:
-            continue
-        steps, step = line["step"] - step, line["step"]
-        longest = max(longest, steps)
-        num_steps, total = num_steps + steps, total + steps * line[metric]
-        if num_steps >= longest:
-            points.append((step, total / num_steps))
-            widths.append(num_steps)
-            num_steps, total = 0, 0.0
-    if num_steps and points:
-        total += points[-1][1] * widths[-1]
-        points[-1] = (step, total / (num_steps + widths[-1]))
-    return points
+    """The course of a metric in training, from the lines of `metrics_log`."""
+    return [
+        (line["step"], line[metric])
+        for line in log
+        if line["split"] == "train" and metric in line
+    ]
 
 
 def learning_curves(
@@ -172,26 +145,14 @@ def learning_curves(
         if not curve.points:
             continue
         steps, values = zip(*curve.points, strict=True)
-        alpha = 1.0 if curve.is_strong else 0.45
-        axes.plot(
-            steps,
-            values,
-            linewidth=1.8 if curve.is_strong else 1.0,
-            alpha=alpha,
-            markersize=5 if curve.is_strong else 4,
-            markeredgecolor=SURFACE,
-            **STYLES[curve.kind],
-        )
+        style = dict(STYLES[curve.kind], markeredgecolor=SURFACE, markersize=5)
+        style |= {"linewidth": 1.8, "alpha": 1.0 if curve.is_strong else 0.45}
+        axes.plot(steps, values, **style)
         if curve.kept_step in steps:
-            axes.plot(
-                curve.kept_step,
-                values[steps.index(curve.kept_step)],
-                color=INK,
-                alpha=alpha,
-                marker="o",
-                markersize=9,
-                fillstyle="none",
-            )
+            value = values[steps.index(curve.kept_step)]
+            style |= {"color": INK, "marker": "o", "markersize": 9}
+            style |= {"markeredgecolor": INK, "fillstyle": "none"}
+            axes.plot(curve.kept_step, value, **style)
         if curve.is_strong and curve.name:
             told.append(
                 f"{curve.name} {values[0]:.3g} at step {steps[0]}, "

@@ -8,6 +8,8 @@ multiply. It reads the number of threads when its first operation runs.
 
 import dataclasses
 import os
+import pathlib
+import re
 from collections.abc import Mapping
 
 from electra_tf import configs, errors
@@ -107,9 +109,8 @@ def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
     gpus = tf.config.list_physical_devices("GPU") if finds_gpus else []
     number = run.num_gpus
     if number is None:
-        number = len(gpus)
-        if run.distribution_strategy == "one_device":
-            number = min(1, number)
+        is_one = run.distribution_strategy == "one_device"
+        number = min(1, len(gpus)) if is_one else len(gpus)
     used = gpus[:number]
     if gpus:
         tf.config.set_visible_devices(used, "GPU")
@@ -118,25 +119,23 @@ def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
     tf.config.experimental.enable_tensor_float_32_execution(run.tf32)
     if run.deterministic:
         tf.config.experimental.enable_op_determinism()
-    jit_compile = run.jit_compile
-    if jit_compile is None:
-        jit_compile = number > 0
-    found = f"CPU, {num_cores()} cores"
+    jit_compile = number > 0 if run.jit_compile is None else run.jit_compile
+    device = f"CPU, {num_cores()} cores"
     if is_tpu:
-        found = f"TPU {run.tpu or 'local'}"
+        device = f"TPU {run.tpu or 'local'}"
     elif number:
         details = map(tf.config.experimental.get_device_details, used)
         names = sorted({d.get("device_name", "GPU") for d in details})
-        found = f"{number} x {', '.join(names) or 'GPU'}"
-        found += ", TF32" * (run.tf32 and _gpus_have_bfloat16())
+        device = f"{number} x {', '.join(names) or 'GPU'}"
+        device += ", TF32" * (run.tf32 and _gpus_have_bfloat16())
     elif gpus:
-        found += f" (RunConfig.num_gpus=0 leaves {len(gpus)} GPUs alone)"
+        device += f" (RunConfig.num_gpus=0 leaves {len(gpus)} GPUs alone)"
     if jit_compile and not is_tpu:
-        found += ", whole steps by XLA"
-    found += ", deterministic" * run.deterministic
+        device += ", whole steps by XLA"
+    device += ", deterministic" * run.deterministic
     return (
         dataclasses.replace(run, num_gpus=number, jit_compile=jit_compile),
-        f"device: {found}",
+        f"device: {device}",
     )
 
 
@@ -178,35 +177,24 @@ def dtype_policy(
         return "float32", "not all GPUs here multiply bfloat16"
     if is_small:
         return "float32", "of steps as small bfloat16 is no faster"
-    flags = _processor_flags()
-    found = [flag for flag in _BFLOAT16_FLAGS if flag in flags]
-    if found:
-        return "mixed_bfloat16", f"this CPU multiplies bfloat16: {found[0]}"
+    flags: list[str] = []
+    if os.path.exists(_CPU_INFO):  # Of Linux.
+        text = pathlib.Path(_CPU_INFO).read_text("utf-8", errors="replace")
+        found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+        flags = found[1].split() if found else []
+    for flag in _BFLOAT16_FLAGS:
+        if flag in flags:
+            return "mixed_bfloat16", f"this CPU multiplies bfloat16: {flag}"
     return "float32", "this CPU does not multiply bfloat16"
-
-
-def _processor_flags() -> set[str]:
-    """Of the first processor; none where the system does not tell."""
-    try:
-        with open(_CPU_INFO, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                name, _, value = line.partition(":")
-                if name.strip() == "flags":
-                    return set(value.split())
-    except OSError:  # Not Linux.
-        pass
-    return set()
 
 
 def _gpus_have_bfloat16() -> bool:
     import tensorflow as tf
 
-    found = [
-        tf.config.experimental.get_device_details(gpu)
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
-    capabilities = [d.get("compute_capability", (0, 0)) for d in found]
-    return bool(capabilities) and min(capabilities) >= (8, 0)
+    gpus = tf.config.list_physical_devices("GPU")
+    details = map(tf.config.experimental.get_device_details, gpus)
+    capabilities = [d.get("compute_capability", (0, 0)) for d in details]
+    return min(capabilities, default=(0, 0)) >= (8, 0)
 
 
 def num_cores() -> int:

@@ -20,6 +20,11 @@ from absl import logging
 
 from electra_tf import configs, errors, packaged
 
+# What gin raises on a mistake.
+_OF_GIN = (
+    *(ValueError, TypeError, SyntaxError, ImportError, OSError),
+    *(RuntimeError, tokenize.TokenError),
+)
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
 
 
@@ -60,17 +65,9 @@ def load(
         config = configurable()
     except errors.ConfigError as error:
         raise errors.ConfigError(errors.first_line(error)) from None
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        ImportError,
-        OSError,
-        RuntimeError,
-        tokenize.TokenError,
-    ) as error:
+    except _OF_GIN as error:
         raise errors.ConfigError(_explain(error, param, configurable)) from None
-    _refuse_unused_bindings(configurable)
+    _refuse_unused_bindings()
     return config
 
 
@@ -141,49 +138,32 @@ def _quiet_logging():
         logging.set_verbosity(verbosity)
 
 
-def _location(error: Exception, param: str) -> str:
-    """(file, line) or (--gin_param=...), where gin's message says so."""
-    found = re.search(
-        r"In (?:file \"(.*?)\"|bindings string),? line (\d+)", str(error)
-    )
-    if found and found.group(1):
-        path = found.group(1).removeprefix(os.getcwd() + os.sep)
-        return f" ({path}, line {found.group(2)})"
-    return f" (--gin_param={param})" if param else ""
-
-
-def _parameters_by_class(configurable: Callable) -> dict[str, list[str]]:
-    """Configurable classes of `configs` and of a module -> their parameters."""
-    modules = (configs, sys.modules[configurable.__module__])
-    return {
-        name: list(inspect.signature(value).parameters)
-        for module in modules
-        for name, value in vars(module).items()
-        if inspect.isclass(value) and hasattr(value, "__dataclass_fields__")
-    }
-
-
 def _explain(error: Exception, param: str, configurable: Callable) -> str:
     """One line with a suggestion for what gin raises."""
     text = str(error)
-    first = errors.first_line(error)
-    where = _location(error, param)
-    known = _parameters_by_class(configurable)
-    unknown = re.search(
-        r"No configurable matching (?:reference )?'(.*?)'", text
-    )
-    if unknown:
-        name = unknown.group(1).lstrip("@").removesuffix("()").split("/")[-1]
+    where = f" (--gin_param={param})" if param else ""
+    if place := re.search(r"In file \"(.*?)\",? line (\d+)", text):
+        path = place[1].removeprefix(os.getcwd() + os.sep)
+        where = f" ({path}, line {place[2]})"
+    # Configurable classes -> their parameters.
+    known = {
+        name: list(inspect.signature(value).parameters)
+        for module in (configs, sys.modules[configurable.__module__])
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and hasattr(value, "__dataclass_fields__")
+    }
+    if unknown := re.search(
+        r"No configurable matching (?:reference )?'@?([\w/]*/)?(\w+)", text
+    ):
         return (
-            f"Unknown object {name} in the gin configuration{where}."
-            + errors.did_you_mean(name, list(known))
+            f"Unknown object {unknown[2]} in the gin configuration{where}."
+            + errors.did_you_mean(unknown[2], list(known))
         )
-    parameter = re.search(
-        r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'", text
-    )
-    if parameter:
+    if parameter := re.search(
+        r"Configurable '(?:.*\.)?(\w+)' doesn't have a parameter named '(.*?)'",
+        text,
+    ):
         owner, name = parameter.groups()
-        owner = owner.split(".")[-1]
         return f"{owner} has no parameter {name}{where}." + errors.did_you_mean(
             name, known.get(owner, [])
         )
@@ -191,47 +171,26 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
     if macro and "'macro'" in text:
         macros = [key for key in _keys(gin.config_str()) if "." not in key]
         return (
-            f"The gin configuration uses %{macro.group(1)}, which it does not "
-            "define." + errors.did_you_mean(macro.group(1), macros)
+            f"The gin configuration uses %{macro[1]}, which it does not "
+            "define." + errors.did_you_mean(macro[1], macros)
         )
-    missing = re.search(
+    if missing := re.search(
         r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
-    )
-    if missing:
-        names = re.findall(r"'(\w+)'", missing.group(1))
-        owner = re.search(r"In call to configurable '(\w+)'", text)
-        owner_name = owner.group(1) if owner else "?"
+    ):
+        owner = re.findall(r"In call to configurable '(\w+)'", text)[0]
         return "The gin configuration must set " + ", ".join(
-            f"{owner_name}.{name}" for name in names
+            f"{owner}.{name}" for name in re.findall(r"'(\w+)'", missing[1])
         )
     if "malformed node" in text:
         return f"Expected a value, with quotes if it is text{where}"
-    return textwrap.shorten(f"{first}{where}", 400)
+    return textwrap.shorten(f"{errors.first_line(error)}{where}", 400)
 
 
 def _keys(config_str: str) -> list[str]:
     return _BINDING.findall(config_str)
 
 
-def _place_of(name: str, configurable: Callable) -> str:
-    """How an object that nothing refers to becomes a part of what is built.
-
-    Args:
-      name: Of its class.
-      configurable: What is built.
-
-    Returns:
-      A sentence; "" where the object has no place.
-    """
-    fields = getattr(configurable, "__dataclass_fields__", {}).values()
-    for field in fields:
-        if re.search(rf"\b{name}\b", str(field.type)):
-            owner = configurable.__name__
-            return f" For {name} to count: {owner}.{field.name} = @{name}()"
-    return ""
-
-
-def _refuse_unused_bindings(configurable: Callable) -> None:
+def _refuse_unused_bindings() -> None:
     """Raises on bindings, macros and scopes that nothing has read."""
     used = set()
     for key in _keys(gin.operative_config_str()):
@@ -242,13 +201,7 @@ def _refuse_unused_bindings(configurable: Callable) -> None:
             used.add("/".join([*scopes[: len(scopes) - i], name]))
     unused = [key for key in _keys(gin.config_str()) if key not in used]
     if unused:
-        # The objects of what is read, without their scopes.
-        objects = {key.split("/")[-1].split(".")[0] for key in used}
-        name, dot, _ = unused[0].partition(".")
-        hint = ""
-        if dot and name not in objects:
-            hint = _place_of(name, configurable)
         raise errors.ConfigError(
             f"The gin configuration sets {', '.join(unused)}, which nothing "
-            "reads." + (hint or errors.did_you_mean(unused[0], sorted(used)))
+            "reads." + errors.did_you_mean(unused[0], sorted(used))
         )

@@ -22,18 +22,18 @@ _OF_MEMORY = (
     "set a smaller RunConfig.micro_batch_size, which changes no result, or "
     "take fewer examples"
 )
-_GIN_FILE = flags.DEFINE_multi_string(
+flags.DEFINE_multi_string(
     "gin_file",
     [],
     "gin file; given several times, later ones override earlier ones.",
 )
-_GIN_PARAM = flags.DEFINE_multi_string(
+flags.DEFINE_multi_string(
     "gin_param",
     [],
     "gin binding that overrides the files, such as "
     "--gin_param='RunConfig.num_train_steps=1000'.",
 )
-_HPARAMS = flags.DEFINE_string(
+flags.DEFINE_string(
     "hparams",
     None,
     "In place of --gin_file: the --hparams of the original's command of this "
@@ -79,7 +79,7 @@ def launch(
     translate: original_hparams.Translate,
     bindings: Mapping[str, str] | None = None,
     needed: Sequence[str] = (),
-    stand_in: Callable[[], Base | None] | None = None,
+    stand_in: Callable[[], Base | None] = lambda: None,
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
@@ -96,33 +96,33 @@ def launch(
       needed: Flags that do without a gin file; none where there must be one.
       stand_in: Asked, where there is no gin file, for what stands in its place.
     """
+    own = dict(bindings or {})
 
     def work(argv):
         if len(argv) > 1:
             raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
-        files, params = _base(needed, translate, bindings or {}, stand_in)
-        config, before_training, chosen = _configure(
-            configurable, files, [*params, *_GIN_PARAM.value], bindings or {}
-        )
-        print(chosen)
-        run(config, before_training)
-
-    def in_flags(argv):
-        """A user knows the flag, not the field that it sets."""
         try:
-            work(argv)
+            files, params = _base(needed, translate, own, stand_in)
+            params = [*params, *_given("gin_param")]
+            run(*_configure(configurable, files, params, _BINDINGS | own))
         except ValueError as error:
+            # A user knows the flag, not the field that it sets.
             line = str(error)
-            for flag, parameter in (bindings or {}).items():
+            for flag, parameter in own.items():
                 line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
             error.args = (line,)
             raise
 
     def main(argv):
         logging.set_verbosity(logging.WARNING)
-        return arguments.ended(command, lambda: in_flags(argv), _OF_MEMORY)
+        return arguments.ended(command, lambda: work(argv), _OF_MEMORY)
 
     app.run(main, flags_parser=functools.partial(_parse_flags, command))
+
+
+def _given(name: str):
+    """The value of a flag; None without one of this name."""
+    return flags.FLAGS[name].value if name in flags.FLAGS else None
 
 
 def _parse_flags(command: str, argv: list[str]) -> list[str]:
@@ -144,79 +144,51 @@ def _parse_flags(command: str, argv: list[str]) -> list[str]:
         sys.exit(arguments.written(command, 1))
 
 
-def _hush_tensorflow(run: configs.RunConfig) -> None:
-    """Has TensorFlow, not imported yet, print less.
-
-    Without a GPU that includes an error about CUDA, which is none.
-    """
-    uses_cpu = not run.num_gpus and run.distribution_strategy != "tpu"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
-
-
 def _base(
     needed: Sequence[str],
     translate: original_hparams.Translate,
-    bindings: Mapping[str, str],
-    stand_in: Callable[[], Base | None] | None,
+    own: Mapping[str, str],
+    stand_in: Callable[[], Base | None],
 ) -> Base:
     """The gin files, and bindings that stand in place of one."""
     # The original's flags that are nobody else's.
-    theirs = [
+    of_original = [
         name
         for name in ("hparams", "data_dir", "model_name")
-        if name not in bindings
-        and name in flags.FLAGS
-        and flags.FLAGS[name].value is not None
+        if name not in own and _given(name) is not None
     ]
-    if not theirs:
-        if not _GIN_FILE.value:
-            base = stand_in() if stand_in else None
-            if base is not None:
-                return base
-            _require_flags(needed)
-        return _GIN_FILE.value, ()
-    if _GIN_FILE.value:
+    if not of_original:
+        if _given("gin_file"):
+            return _given("gin_file"), ()
+        if base := stand_in():
+            return base
+        missing = [name for name in needed if not _given(name)]
+        if needed and not missing:
+            return (), ()
+        line = "Expected --gin_file, such as --gin_file=gin/small.gin"
+        if needed:
+            line = (
+                f"Expected --gin_file, or --{', --'.join(needed)}. Received: "
+                f"no --gin_file and no --{', no --'.join(missing)}"
+            )
+        raise errors.ConfigError(line)
+    if _given("gin_file"):
         raise errors.ConfigError(
-            f"Expected either --gin_file or --{theirs[0]}. Received: both"
+            f"Expected either --gin_file or --{of_original[0]}. Received: both"
         )
     for name in ("data_dir", "model_name"):
-        if not flags.FLAGS[name].value:
+        if not _given(name):
             raise errors.ConfigError(
-                f"Expected --data_dir and --model_name with --{theirs[0]}, as "
-                f"in the original. Received: no --{name}"
+                f"Expected --data_dir and --model_name with --{of_original[0]},"
+                f" as in the original. Received: no --{name}"
             )
-    hparams = (
-        {} if _HPARAMS.value is None else original_hparams.read(_HPARAMS.value)
-    )
-    hparams |= {
-        name: flags.FLAGS[name].value
-        for name in _FLAGS_OF_HPARAMS
-        if name in bindings and flags.FLAGS[name].value is not None
-    }
-    found = translate(
-        hparams,
-        flags.FLAGS["data_dir"].value,
-        flags.FLAGS["model_name"].value,
-    )
-    for note in found.notes:
-        print(f"hparams: {note}")
-    return (), original_hparams.as_gin(found.bindings)
-
-
-def _require_flags(needed: Sequence[str]) -> None:
-    """Refuses to run without --gin_file where the other flags do not do."""
-    if not needed:
-        raise errors.ConfigError(
-            "Expected --gin_file, such as --gin_file=gin/small.gin"
-        )
-    missing = [name for name in needed if not flags.FLAGS[name].value]
-    if missing:
-        raise errors.ConfigError(
-            "Expected --gin_file, or "
-            + ", ".join(f"--{name}" for name in needed)
-            + ". Received: no --gin_file and no "
-            + ", no ".join(f"--{name}" for name in missing)
-        )
+    text = _given("hparams")
+    hparams = {} if text is None else original_hparams.read(text)
+    for name in _FLAGS_OF_HPARAMS:
+        if name in own and _given(name) is not None:
+            hparams[name] = _given(name)
+    translated = translate(hparams, _given("data_dir"), _given("model_name"))
+    return (), original_hparams.as_gin(translated)
 
 
 def _configure(
@@ -225,17 +197,20 @@ def _configure(
     params: list[str],
     bindings: Mapping[str, str],
 ):
-    """The configuration; what to call before step 1; what was chosen."""
-    bindings = _BINDINGS | dict(bindings)
+    """The configuration, and what to call before step 1; prints its choices."""
     params += [
-        f"{binding} = {flags.FLAGS[name].value!r}"
-        for name, binding in bindings.items()
-        if flags.FLAGS[name].value is not None
+        f"{parameter} = {_given(name)!r}"
+        for name, parameter in bindings.items()
+        if _given(name) is not None
     ]
     config = gin_files.load(configurable, files, params)
     model_directory.refuse_other_run(config)
-    _hush_tensorflow(config.run)
-    config, chosen = _settle(config)
+    uses_cpu = not config.run.num_gpus
+    uses_cpu = uses_cpu and config.run.distribution_strategy != "tpu"
+    # TensorFlow is not imported yet. Without a GPU it prints an error about
+    # CUDA, which is none.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
+    config = _settle(config)
     if config.run.num_intra_op_threads:
         threads = str(config.run.num_intra_op_threads)
         os.environ["TF_NUM_INTRAOP_THREADS"] = threads
@@ -243,24 +218,24 @@ def _configure(
         host_memory.keep_freed()
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [
-        f"--{name}={flags.FLAGS[name].value}"
+        f"--{name}={_given(name)}"
         for name in dict.fromkeys((*named, *bindings))
         if name in flags.FLAGS and flags.FLAGS[name].present
     ]
-
-    begin = functools.partial(
+    return config, functools.partial(
         model_directory.begin, config, gin_files.operative_config(), given
     )
-    return config, begin, chosen
 
 
 def _settle(config):
-    """The configuration with what `RunConfig` leaves open, and what that is."""
+    """The configuration with what `RunConfig` leaves open, which is printed."""
     step = ()
     if isinstance(config, configs.PretrainingConfig):
         step = fastest.of_pretraining(config)
     before = model_directory.run_before(config.run)
     run, device = fastest.settle_devices(config.run)
     run, chosen = fastest.settle(run, *step, before=before)
-    lines = filter(None, [f"{device}, {run.dtype_policy}", chosen])
-    return dataclasses.replace(config, run=run), "\n".join(lines)
+    print(f"{device}, {run.dtype_policy}")
+    if chosen:
+        print(chosen)
+    return dataclasses.replace(config, run=run)

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import os
 import textwrap
-import typing
 from collections.abc import Callable, Mapping
 
 from electra_tf import errors, files
@@ -23,23 +22,10 @@ from electra_tf.command_line.original_settings import (
     Hparam,
 )
 
-# Bindings that stand whatever is given: what gin/pretraining.gin and
-# gin/finetuning.gin make the configuration of.
-_PRETRAINING_OBJECTS = {
-    "PretrainingConfig.model": "@ElectraConfig()",
-    "PretrainingConfig.data": "@PretrainingDataConfig()",
-    "PretrainingConfig.optimizer": "@OptimizerConfig()",
-    "PretrainingConfig.run": "@RunConfig()",
-    "ElectraConfig.encoder": "@EncoderConfig()",
-}
-_FINETUNING_OBJECTS = {
-    "FinetuningConfig.data": "@FinetuningDataConfig()",
-    "FinetuningConfig.optimizer": "@OptimizerConfig()",
-    "FinetuningConfig.run": "@RunConfig()",
-    "FinetuningConfig.question_answering": "@QuestionAnsweringConfig()",
-}
-# Each has some hparams that the other has not.
-_COMMANDS = {"pre-training": PRETRAINING, "fine-tuning": FINETUNING}
+# Of which another value than the default changes what is learned, or what is
+# to be done, and so is refused.
+_REFUSED_IN_PRETRAINING = ("debug", "do_train", "do_eval")
+_REFUSED_IN_FINETUNING = ("debug", "raw_data_dir")
 # Type of a setting's default -> what its value may be.
 _KINDS = {
     bool: "true or false",
@@ -48,22 +34,9 @@ _KINDS = {
     str: "text",
     dict: "a JSON object",
 }
-
-
-class Translation(typing.NamedTuple):
-    """What hparams say, in terms of this package.
-
-    Attributes:
-      bindings: Parameter -> value, as gin sets them.
-      notes: A line for each setting that was given and has no effect.
-    """
-
-    bindings: dict[str, object]
-    notes: list[str]
-
-
-# What --hparams means to a command: hparams, data_dir, model_name -> a run.
-Translate = Callable[[Mapping[str, object], str, str], Translation]
+# What --hparams means to a command: hparams, data_dir, model_name -> gin's
+# bindings, parameter -> value.
+Translate = Callable[[Mapping[str, object], str, str], dict[str, object]]
 
 
 class Reference(str):
@@ -102,7 +75,7 @@ def read(text: str) -> dict:
 
 def pretraining(
     hparams: Mapping[str, object], data_dir: str, model_name: str
-) -> Translation:
+) -> dict[str, object]:
     """The run of the original's run_pretraining.py.
 
     Args:
@@ -111,12 +84,12 @@ def pretraining(
       model_name: Its --model-name.
 
     Returns:
-      The bindings of a `configs.PretrainingConfig`, and notes.
+      The bindings of a `configs.PretrainingConfig`.
 
     Raises:
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
-    _check(hparams, PRETRAINING)
+    _check(hparams, PRETRAINING, _REFUSED_IN_PRETRAINING)
     settings = {name: h.default for name, h in PRETRAINING.items()}
     settings |= {
         "pretrain_tfrecords": os.path.join(
@@ -125,43 +98,37 @@ def pretraining(
         "vocab_file": os.path.join(data_dir, "vocab.txt"),
         "model_dir": os.path.join(data_dir, "models", model_name),
     }
-    if hparams.get("debug"):
-        settings |= original_settings.DEBUG_RUN
-    settings |= hparams
-    settings = original_settings.with_one_objective(settings)
+    settings = original_settings.with_one_objective(settings | hparams)
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
     bindings: dict[str, object] = {
-        name: Reference(value) for name, value in _PRETRAINING_OBJECTS.items()
+        f"PretrainingConfig.{name}": Reference(f"@{value}()")
+        for name, value in (
+            ("model", "ElectraConfig"),
+            ("data", "PretrainingDataConfig"),
+            ("optimizer", "OptimizerConfig"),
+            ("run", "RunConfig"),
+        )
     }
+    bindings["ElectraConfig.encoder"] = Reference("@EncoderConfig()")
     bindings["RunConfig.steps_per_loop"] = 100  # As gin/pretraining.gin.
     bindings |= _bindings(hparams, settings, PRETRAINING)
     bindings |= {
         f"EncoderConfig.{name}": value
         for name, value in dataclasses.asdict(encoder).items()
     }
-    if settings["debug"]:
-        bindings["RunConfig.steps_per_loop"] = settings["iterations_per_loop"]
-    return Translation(bindings, _notes(hparams, PRETRAINING))
+    return bindings
 
 
 def finetuning(
     hparams: Mapping[str, object], data_dir: str, model_name: str
-) -> Translation:
-    """The run of the original's run_finetuning.py.
-
-    Args:
-      hparams: As the original takes them.
-      data_dir: Its --data-dir.
-      model_name: Its --model-name.
+) -> dict[str, object]:
+    """The run of the original's run_finetuning.py, as `pretraining`.
 
     Returns:
-      The bindings of a `configs.FinetuningConfig`, and notes.
-
-    Raises:
-      errors.ConfigError: If a setting is unknown, or cannot be had here.
+      The bindings of a `FinetuningConfig`.
     """
-    _check(hparams, FINETUNING)
+    _check(hparams, FINETUNING, _REFUSED_IN_FINETUNING)
     settings = {name: h.default for name, h in FINETUNING.items()}
     task_names = _task_names(hparams.get("task_names", settings["task_names"]))
     pretrained = os.path.join(data_dir, "models", model_name)
@@ -173,13 +140,16 @@ def finetuning(
         "vocab_file": _vocab_file(hparams, data_dir, pretrained),
     }
     settings |= original_settings.of_task(task_names)
-    settings |= original_settings.of_model_size(
-        hparams.get("model_size", "small")
-    )
-    settings |= hparams
-    settings["task_names"] = task_names
+    settings |= original_settings.of_model_size(hparams.get("model_size"))
+    settings |= dict(hparams) | {"task_names": task_names}
     bindings: dict[str, object] = {
-        name: Reference(value) for name, value in _FINETUNING_OBJECTS.items()
+        f"FinetuningConfig.{name}": Reference(f"@{value}()")
+        for name, value in (
+            ("data", "FinetuningDataConfig"),
+            ("optimizer", "OptimizerConfig"),
+            ("run", "RunConfig"),
+            ("question_answering", "QuestionAnsweringConfig"),
+        )
     }
     bindings |= {
         "FinetuningDataConfig.data_dir": data_dir,
@@ -187,10 +157,17 @@ def finetuning(
         "RunConfig.keep_checkpoint_max": 1,  # As gin/finetuning.gin.
     }
     bindings |= _bindings(hparams, settings, FINETUNING)
-    bindings["FinetuningConfig.expected_encoder"] = (
-        original_settings.expected_encoder(hparams)
-    )
-    return Translation(bindings, _notes(hparams, FINETUNING))
+    # The checkpoint must have width and layers of the model size, and what was
+    # given by itself.
+    encoder = original_settings.encoder_config(hparams)
+    names = {"hidden_size", "num_hidden_layers"}
+    given: Mapping = hparams
+    names |= set(given.get("model_hparam_overrides") or {})
+    names |= {"vocab_size", "embedding_size"} & set(hparams)
+    bindings["FinetuningConfig.expected_encoder"] = {
+        name: getattr(encoder, name) for name in sorted(names)
+    }
+    return bindings
 
 
 def as_gin(bindings: Mapping[str, object]) -> list[str]:
@@ -218,10 +195,9 @@ def _vocab_file(hparams: Mapping, data_dir: str, pretrained: str) -> str:
     return shared if os.path.isfile(shared) else ""
 
 
-def _task_names(received: object) -> tuple[str, ...]:
-    names = received
-    if isinstance(received, str):
-        names = [name.strip() for name in received.split(",")]
+def _task_names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
     if (
         not isinstance(names, list)
         or not names
@@ -229,54 +205,46 @@ def _task_names(received: object) -> tuple[str, ...]:
     ):
         raise errors.ConfigError(
             "The hparam task_names must be a list of names. Received: "
-            f"task_names={received!r}"
+            f"task_names={names!r}"
         )
     return tuple(names)
 
 
-def _check(hparams: Mapping[str, object], known: Mapping[str, Hparam]) -> None:
-    """Refuses names that the original does not know, and values of no sense."""
+def _check(
+    hparams: Mapping[str, object],
+    known: Mapping[str, Hparam],
+    refused: tuple[str, ...],
+) -> None:
+    """Refuses unknown names, and values of no sense or that cannot be had."""
     for name, value in hparams.items():
-        if name in ("data_dir", "model_name"):
-            raise errors.ConfigError(
-                f"Expected --{name} as a flag, as the original has it. "
-                f"Received: {name} among the hparams"
-            )
-        if name == "max_predictions_per_seq":
-            raise errors.ConfigError(
-                f"Unknown hparam {name}: it follows from mask_prob and "
-                "max_seq_length, in the original as well"
-            )
         if name not in known:
-            for command, theirs in _COMMANDS.items():
-                if name in theirs:
-                    raise errors.ConfigError(
-                        f"Unknown hparam {name}: it is one of {command}"
-                    )
             hint = errors.did_you_mean(name, known)
             raise errors.ConfigError(
                 f"Unknown hparam {name}" + (hint and f".{hint}")
             )
-        kind = type(known[name].default)
-        if name in ("model_size", "init_checkpoint") or kind not in _KINDS:
-            continue  # With a line of its own, or without a type.
+        default, parameter, _ = known[name]
         if name == "keep_checkpoint_max" and value is None:
             continue
+        kind = type(default)
         if kind in (int, float):
             fits = original_settings.is_number(value)
         else:
-            fits = isinstance(value, kind)
-        if not fits:
+            fits = kind not in _KINDS or isinstance(value, kind)
+        if not fits or (name == "init_checkpoint" and not value):
             raise errors.ConfigError(
                 f"The hparam {name} must be {_KINDS[kind]}. Received: "
                 f"{name}={value!r}"
             )
-    folder = hparams.get("init_checkpoint", "the default")
-    if not isinstance(folder, str) or not folder:
-        raise errors.ConfigError(
-            "The hparam init_checkpoint must be a path: the sizes are read "
-            "there, FinetuningConfig.from_scratch leaves the weights. "
-            f"Received: init_checkpoint={folder!r}"
+        if parameter or value == default:
+            continue
+        if name in refused:
+            raise errors.ConfigError(
+                f"The hparam {name} must be {default!r}: see "
+                f"docs/guides/from-electra.md. Received: {name}={value!r}"
+            )
+        errors.warn(
+            f"--hparams: {name}={value!r} has no effect, see "
+            "docs/guides/from-electra.md"
         )
 
 
@@ -298,26 +266,8 @@ def _bindings(
         elif name == "tpu_name" and value is None:
             value = ""
         elif name == "keep_checkpoint_max":
-            value = value or 0
+            value = value or 0  # 0 or None: all are kept.
         elif name == "do_train":
             value = not value
         bindings[hparam.parameter] = value
     return bindings
-
-
-def _notes(
-    hparams: Mapping[str, object], known: Mapping[str, Hparam]
-) -> list[str]:
-    """Refuses what cannot be had, and names what has no effect."""
-    notes = []
-    for name, value in hparams.items():
-        hparam = known[name]
-        if hparam.parameter or value == hparam.default:
-            continue
-        if hparam.refused:
-            raise errors.ConfigError(
-                f"The hparam {name} must be {hparam.default!r}: {hparam.why}. "
-                f"Received: {name}={value!r}"
-            )
-        notes.append(f"{name}={value!r} has no effect: {hparam.why}")
-    return notes

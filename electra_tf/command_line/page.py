@@ -4,7 +4,6 @@ Imports no TensorFlow.
 """
 
 import html
-import os
 import pathlib
 import re
 import shlex
@@ -168,16 +167,7 @@ def run(record: Mapping) -> Html:
 
 def command_of(argv: Sequence[str]) -> str:
     """The command line of a run, from its sys.argv."""
-    module, extension = os.path.splitext(os.path.basename(argv[0]))
-    if extension == ".py" and module.startswith("run_"):
-        start = f"python -m electra_tf.{module}"
-    else:
-        start = _quote(argv[0])
-    return " \\\n    ".join([start, *map(_quote, argv[1:])])
-
-
-def _quote(arg: str) -> str:
-    """shlex.quote, but readable where a gin string holds single quotes."""
-    if "'" in arg and not set(arg) & set('"$`\\!'):
-        return f'"{arg}"'
-    return shlex.quote(arg)
+    start = shlex.quote(argv[0])
+    if found := re.search(r"\brun_(pretrain|finetun)ing\.py$", argv[0]):
+        start = f"electra-tf {found[1].replace('tun', 'tune')}"
+    return " \\\n    ".join([start, *map(shlex.quote, argv[1:])])

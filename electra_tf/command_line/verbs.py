@@ -33,7 +33,6 @@ VERBS = {
     "score": "electra_tf.score",
     "flops": "tools/flops_computation.py",
 }
-_EXTRAS = {"serve": "serving"}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -63,14 +62,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(verb, rest)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(verb)
-        if extra is None or (error.name or "").startswith("electra_tf"):
+        if error.name != "waitress":  # An extra, which `serve` needs.
             raise
-        arguments.say(
-            PROG,
-            f"error: {verb} needs the package {error.name}: pip install "
-            f"'electra_tf[{extra}]'",
-        )
+        line = f"{verb} needs the package waitress: pip install "
+        arguments.say(PROG, f"error: {line}'electra_tf[serving]'")
         return 1
 
 

@@ -1,6 +1,6 @@
 """Answers TF Serving's REST requests on this machine, for development.
 
-    python -m electra_tf.serving.local_server --model_base_path=models/served
+    electra-tf serve --model_base_path=models/served
 
 A client can be written and tried with it where TF Serving's image cannot run:
 `:predict` in rows and columns, and the model's status

@@ -31,19 +31,18 @@ TABLE_6 = {
 }
 
 
-def load(configurable, translation):
-    bindings = original_hparams.as_gin(translation.bindings)
-    return gin_files.load(configurable, [], bindings)
+def load(configurable, bindings):
+    return gin_files.load(configurable, [], original_hparams.as_gin(bindings))
 
 
 def pretraining(**hparams):
-    translation = original_hparams.pretraining(hparams, "data", "electra")
-    return load(configs.PretrainingConfig, translation)
+    bindings = original_hparams.pretraining(hparams, "data", "electra")
+    return load(configs.PretrainingConfig, bindings)
 
 
 def finetuning(**hparams):
-    translation = original_hparams.finetuning(hparams, "data", "electra")
-    return load(finetuning_configs.FinetuningConfig, translation)
+    bindings = original_hparams.finetuning(hparams, "data", "electra")
+    return load(finetuning_configs.FinetuningConfig, bindings)
 
 
 def refusal(call, *args, **kwargs):
@@ -109,7 +108,7 @@ def test_electric_alone_is_asked_for():
     assert model.two_tower_generator
 
 
-def test_overrides_and_debug():
+def test_overrides():
     model = pretraining(
         model_size="base",
         model_hparam_overrides={"hidden_size": 512, "hidden_act": None},
@@ -118,11 +117,6 @@ def test_overrides_and_debug():
     assert model.encoder.intermediate_size == 4 * 512
     assert model.encoder.embedding_size == 512
     assert model.encoder.hidden_act == "linear"
-    debug = pretraining(debug=True, num_train_steps=7)
-    assert debug.run.num_train_steps == 7
-    assert debug.data.train_batch_size == 8
-    assert debug.model.encoder.num_hidden_layers == 3
-    assert debug.model.encoder.hidden_size == 144
 
 
 def test_tpu_and_paths():
@@ -144,7 +138,7 @@ def test_none_and_0_keep_all_checkpoints(value, expected):
 def test_the_vocabulary_of_all_models(tmp_path):
     def vocab_file(**hparams):
         found = original_hparams.finetuning(hparams, str(tmp_path), "m")
-        return found.bindings["FinetuningDataConfig.vocab_file"]
+        return found["FinetuningDataConfig.vocab_file"]
 
     assert vocab_file() == ""
     (tmp_path / "vocab.txt").write_text("x")
@@ -193,10 +187,11 @@ def test_what_is_said_of_the_encoder_is_expected_of_the_checkpoint(
 
 def test_says_what_has_no_effect():
     hparams = {"tpu_zone": "us", "do_lower_case": True, "results_txt": "r.txt"}
-    found = original_hparams.pretraining(hparams, "data", "m")
-    first, second = found.notes
-    assert first.startswith("tpu_zone='us' has no effect: RunConfig.tpu takes")
-    assert second.endswith("results are in <model_dir>/eval_results.json")
+    with pytest.warns(errors.Notice) as notes:
+        original_hparams.pretraining(hparams, "data", "m")
+    first, second = (str(note.message) for note in notes)
+    assert first.startswith("--hparams: tpu_zone='us' has no effect")
+    assert "results_txt='r.txt'" in second
 
 
 OVERRIDES = "model_hparam_overrides"
@@ -207,23 +202,17 @@ OVERRIDES = "model_hparam_overrides"
     [
         (pretraining, {"generator_size": 1}, "mean generator_hidden_size?"),
         (finetuning, {"num_epochs": 1}, "mean num_train_epochs?"),
-        (finetuning, {"uniform_generator": True}, "it is one of pre-training"),
-        (pretraining, {"task_names": ["rte"]}, "it is one of fine-tuning"),
-        (pretraining, {"data_dir": "x"}, "Expected --data_dir as a flag"),
+        (finetuning, {"uniform_generator": True}, "Unknown hparam"),
         (pretraining, {"model_size": "huge"}, "one of small, base, large"),
-        (finetuning, {"model_size": {}}, "one of small, base, large"),
         (pretraining, {OVERRIDES: {"hiden_size": 8}}, "mean hidden_size?"),
-        (pretraining, {OVERRIDES: {"hidden_act": "swish"}}, "gelu, relu, tanh"),
+        (pretraining, {OVERRIDES: {"hidden_act": "swish"}}, "hidden_act"),
         (finetuning, {OVERRIDES: {"hidden_size": "256"}}, "to a whole number."),
         (pretraining, {OVERRIDES: []}, "a JSON object"),
-        (pretraining, {"do_eval": True}, "do_eval must be False: a run eval"),
-        (pretraining, {"max_predictions_per_seq": 20}, "from mask_prob and"),
-        (finetuning, {"init_checkpoint": None}, "init_checkpoint must be a p"),
+        (pretraining, {"do_eval": True}, "do_eval must be False"),
+        (pretraining, {"debug": True}, "debug must be False"),
+        (finetuning, {"init_checkpoint": ""}, "init_checkpoint must be text"),
         (finetuning, {"task_names": [1]}, "task_names must be a list of"),
-        (finetuning, {"task_names": ""}, "task_names must be a list of"),
         (finetuning, {"use_tpu": "false"}, "true or false. Received: use_tpu"),
-        (pretraining, {"debug": None}, "true or false. Received: debug=None"),
-        (pretraining, {"mask_prob": "0.2"}, "a number. Received: mask_prob="),
         (pretraining, {"num_train_steps": True}, "must be a number"),
         (pretraining, {"vocab_file": None}, "must be text"),
         (pretraining, {"learning_rate": math.inf}, "learning_rate"),
@@ -233,6 +222,7 @@ def test_refuses(call, hparams, match):
     assert match in refusal(call, **hparams)
 
 
+@pytest.mark.filterwarnings("ignore::electra_tf.errors.Notice")
 @pytest.mark.parametrize("call", [pretraining, finetuning])
 def test_no_value_ends_in_a_traceback(call):
     table = {

@@ -111,8 +111,7 @@ def test_without_a_unit_the_share_is_shown(monkeypatch, clock):
 
 
 def test_a_terminal_shows_ten_states_a_second_and_the_last(monkeypatch, clock):
-    out, _ = train(monkeypatch, Terminal())
-    live = progress.LiveLine()
+    out, live = train(monkeypatch, Terminal())
     for text in "abc":
         live.show(text)
         clock[0] += 0.06
@@ -122,10 +121,10 @@ def test_a_terminal_shows_ten_states_a_second_and_the_last(monkeypatch, clock):
 
 
 def test_a_line_longer_than_the_terminal_is_cut(monkeypatch, clock):
-    out, unused = train(monkeypatch, Terminal())
-    unused.close()  # Nothing is written where nothing was done.
+    out, live = train(monkeypatch, Terminal())
+    live.close()  # Nothing is written where nothing was done.
     monkeypatch.setattr(out, "fileno", lambda: 2, raising=False)
     size = os.terminal_size((5, 24))
     monkeypatch.setattr(progress.os, "get_terminal_size", lambda fd: size)
-    progress.LiveLine().show("abcdefg")
+    live.show("abcdefg")
     assert out.getvalue() == "\r\x1b[Kabcd"

@@ -1,5 +1,6 @@
 """Tests of the command electra-tf: verbs.py and __main__.py."""
 
+import re
 import subprocess
 
 import pytest
@@ -120,3 +121,19 @@ def test_a_run_finds_modules_of_the_directory(tmp_path):
         cwd=tmp_path,
     )
     assert "mine is read" in found.stderr
+
+
+@pytest.mark.parametrize("argv", [["make"], ["make", "help"]])
+def test_make_lists_its_targets(argv):
+    result = subprocess.run(
+        [*argv, "--no-print-directory"],
+        cwd=helpers.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    text = (helpers.ROOT / "Makefile").read_text()
+    targets = re.findall(r"^make (\S+)", result.stdout, re.MULTILINE)
+    assert {"quickstart", "test", "check", "docs"} <= set(targets)
+    for target in targets:
+        assert re.search(rf"^(.* )?{target}( .*)?:", text, re.MULTILINE)

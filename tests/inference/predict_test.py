@@ -125,7 +125,7 @@ def test_a_file_that_is_not_utf_8_is_said_so(exported, capsys, tmp_path):
     said = capsys.readouterr()
     assert said.out.count("\n") == 3
     (line,) = said.err.splitlines()
-    assert line.startswith(f"note: {path}, line 2: not UTF-8")
+    assert line.startswith(f"predict: note: {path}, line 2: not UTF-8")
 
 
 def test_objects_are_not_taken_for_texts(exported, capsys, type_in, tmp_path):
@@ -345,8 +345,8 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
         ("a.csv", b"text,label\nwa,1\n", "whose name is that of another kind"),
         ("a.json", b"{}\n", "one text a line. Received: .*another kind"),
         ("a.ndjson", b"{}\n", "one text a line. Received: .*another kind"),
-        ("a.txt", gzip.compress(b"wa\n", mtime=0), "a.txt, packed by gzip$"),
-        ("a.txt", "wa\n".encode("utf-16"), "a.txt, in UTF-16$"),
+        ("a.txt", gzip.compress(b"wa\n", mtime=0), "a.txt, line 1, with NUL"),
+        ("a.txt", "wa\n".encode("utf-16"), "a.txt, line 1, with NUL"),
         ("a.txt", b"wa\nw\0a\n", "a.txt, line 2, with NUL bytes$"),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_packages_own_files(run):
         *("electra-tf", "plan", "--gin_file=gin/small.gin"), "--hardware=a100"
     )
     lines = run("electra-tf", "quickstart", "--dry-run").splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 10
     script = lines[0].split()[1]
     assert script.endswith(
         "electra_tf/tools/quickstart/build_docstring_corpus.py"

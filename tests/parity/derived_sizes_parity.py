@@ -39,10 +39,8 @@ def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
             )
 
 
-def _load(configurable, translation: original_hparams.Translation):
-    return gin_files.load(
-        configurable, [], original_hparams.as_gin(translation.bindings)
-    )
+def _load(configurable, bindings: dict):
+    return gin_files.load(configurable, [], original_hparams.as_gin(bindings))
 
 
 def _pretraining(entry: str, golden: dict) -> Iterable[Check]:

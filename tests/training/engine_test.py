@@ -114,7 +114,7 @@ def test_trains_to_the_last_step(tmp_path):
 
 def test_looks_soon_after_the_start(tmp_path, monkeypatch):
     shown = []
-    line = progress.LiveLine
+    line = progress.Progress
     monkeypatch.setattr(line, "show", lambda _, text: shown.append(text))
     run = helpers.run_config(tmp_path, steps_per_loop=20)
     loop.train(one_weight_engine(run), 45, "training", ("total_loss",))

@@ -11,7 +11,7 @@ writes
     train/*.txt, heldout/*.txt   one sentence per line, a blank line after each
                                  document, which is one docstring
     labelled/{train,dev,test}.tsv   text<TAB>label: which library is described
-    manifest.json                counts of documents, rows and what was dropped
+    manifest.json                counts of documents and rows
 
 The path of a text is: docstring_files -> docstring_prose -> labelled_texts. Two
 rules keep the splits honest:
@@ -75,9 +75,7 @@ def split_of_module(module: str, heldout_fraction: float) -> str:
     return "dev" if draw("dev", module) < 1 / 3 else "test"
 
 
-def drop_repeats(
-    documents: Iterable[Document], dropped: collections.Counter
-) -> list[Document]:
+def drop_repeats(documents: Iterable[Document]) -> list[Document]:
     """Drops what is repeated, and documents that are short without it."""
     kept = []
     documents_seen = set()
@@ -86,23 +84,17 @@ def drop_repeats(
     for document in sorted(documents, key=lambda d: SPLITS.index(d.split)):
         keys = [" ".join(line.lower().split()) for line in document.sentences]
         if tuple(keys) in documents_seen:
-            dropped["documents_repeated"] += 1
             continue
         documents_seen.add(tuple(keys))
         sentences = []
         for key, sentence in zip(keys, document.sentences, strict=True):
             is_long = len(key.split()) >= _MIN_SHARED_WORDS
             split = split_of.setdefault(key, document.split)
-            if is_long and split != document.split:
-                dropped["sentences_of_an_earlier_split"] += 1
-            elif num_seen[key] == _MAX_SENTENCE_REPEATS:
-                dropped["sentences_repeated"] += 1
-            else:
+            is_of_another = is_long and split != document.split
+            if not is_of_another and num_seen[key] < _MAX_SENTENCE_REPEATS:
                 num_seen[key] += 1
                 sentences.append(sentence)
-        if len(" ".join(sentences).split()) < _MIN_DOCUMENT_WORDS:
-            dropped["documents_too_short"] += 1
-        else:
+        if len(" ".join(sentences).split()) >= _MIN_DOCUMENT_WORDS:
             kept.append(document._replace(sentences=sentences))
     return kept
 
@@ -131,11 +123,10 @@ def _write_documents(
         shards[shortest] += texts[module]
     for i, text in enumerate(shards):
         _write_text(folder / f"{i:02d}-of-{number:02d}.txt", text)
-    num_characters = sum(map(len, shards))
     return {
         "modules": len(texts),
         "documents": len(documents),
-        "characters": num_characters,
+        "characters": sum(map(len, shards)),
     }
 
 
@@ -143,33 +134,25 @@ def _write_corpus(args: argparse.Namespace, folder: pathlib.Path) -> dict:
     """Writes all, and returns the manifest."""
     sources = docstring_files.find_files(args.root, args.packages)
     read = docstring_files.read_files(sources, args.num_processes)
-    dropped: collections.Counter = collections.Counter()
     documents = drop_repeats(
-        (
-            Document(file.module, file.package, split, sentences)
-            for file, prose in zip(sources, read, strict=True)
-            for split in [split_of_module(file.module, args.heldout_fraction)]
-            for sentences in prose
-        ),
-        dropped,
+        Document(file.module, file.package, split, sentences)
+        for file, prose in zip(sources, read, strict=True)
+        for split in [split_of_module(file.module, args.heldout_fraction)]
+        for sentences in prose
     )
-    parts = {
-        "train": [d for d in documents if d.split == "train"],
-        "heldout": [d for d in documents if d.split != "train"],
-    }
     totals = {
-        name: _write_documents(part, folder / name)
-        for name, part in parts.items()
+        name: _write_documents(
+            [d for d in documents if (d.split == "train") == (name == "train")],
+            folder / name,
+        )
+        for name in _NUM_TEXT_FILES
     }
     rows = labelled_texts.choose_rows(documents, _LABELLED_ROWS, draw)
     for name, part in rows.items():
         lines = ["text\tlabel", *map("\t".join, part), ""]
         _write_text(folder / "labelled" / f"{name}.tsv", "\n".join(lines))
-    labels = {
-        name: dict(collections.Counter(label for _, label in sorted(part)))
-        for name, part in rows.items()
-    }
-    manifest = {"totals": totals, "labelled": labels, "dropped": dict(dropped)}
+    labelled = {name: len(part) for name, part in rows.items()}
+    manifest = {"totals": totals, "labelled": labelled}
     files.write_json(str(folder / "manifest.json"), manifest)
     return manifest
 
@@ -194,8 +177,8 @@ def _build(args: argparse.Namespace) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
     for name, totals in manifest["totals"].items():
         print(f"{name}:", *(f"{n:,} {what}" for what, n in totals.items()))
-    for name, counts in manifest["labelled"].items():
-        print(f"labelled/{name}.tsv: {sum(counts.values()):,} rows")
+    for name, number in manifest["labelled"].items():
+        print(f"labelled/{name}.tsv: {number:,} rows")
 
 
 def main(argv=None) -> int:

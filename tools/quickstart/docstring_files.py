@@ -19,23 +19,11 @@ from electra_tf import errors
 from electra_tf.command_line import progress
 
 # Copies of other packages, re-exports and tests: no prose of their own.
-_SKIPPED = {
-    "_api",
-    "_vendor",
-    "_vendored",
-    "extern",
-    "externals",
-    "third_party",
-}
-_SKIPPED |= {
-    "vendor",
-    "vendored",
-    "__pycache__",
-    "idle_test",
-    "lib2to3",
-    "test",
-}
-_SKIPPED |= {"dist-packages", "site-packages", "tests", "testing", "electra_tf"}
+_COPIES = """
+_api _vendor _vendored extern externals third_party vendor vendored __pycache__
+idle_test lib2to3 test tests testing dist-packages site-packages electra_tf
+"""
+_SKIPPED = set(_COPIES.split())
 _SOURCE = re.compile(r"(?!test_).*(?<!_test)\.py$")
 _MAX_FILE_BYTES = 2_000_000
 _MIN_DOCSTRING_CHARACTERS = 40

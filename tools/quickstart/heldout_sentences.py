@@ -2,17 +2,14 @@
 
 The generator's replacements and the discriminator's probabilities, as words:
 what the losses and the AUC of a pre-training run are made of.
-
-Shapes: B batch, L length.
 """
 
-import functools
 import typing
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import errors, model_directory, pretraining
+from electra_tf import model_directory, pretraining
 from electra_tf.pretraining_data import batches
 
 _BATCH_SIZE = 64
@@ -43,7 +40,7 @@ def detect_heldout(
     every time.
 
     Args:
-      model_dir: Of a pre-training run.
+      model_dir: Of a pre-training run with held-out files.
       num_examples: Examples to judge; fewer where the held-out files end.
 
     Returns:
@@ -51,25 +48,13 @@ def detect_heldout(
       parameters of the generator and the discriminator together.
 
     Raises:
-      ValueError: If the run is unfinished, has no discriminator or no held-out
-        data, or its data are gone.
+      ValueError: If the run is unfinished, or its data are gone.
     """
     config = model_directory.read_pretraining_config(model_dir)
-    if not config.model.has_binary_discriminator:
-        raise errors.ConfigError(
-            "Expected a model with a discriminator. Received: the model in "
-            f"{model_dir}, which predicts tokens alone"
-        )
-    if not config.data.heldout_files:
-        raise errors.ConfigError(
-            "Expected a run with PretrainingDataConfig.heldout_files. "
-            f"Received: {model_dir}, which has none"
-        )
     _, vocab, model = pretraining.load_trained(model_dir)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, config.run.seed, shuffle=False
     )
-    num_examples = min(num_examples, len(data))
 
     @tf.function
     def judge(features):
@@ -84,25 +69,22 @@ def detect_heldout(
         )
 
     examples: list[list[Token]] = []
-    for features in data.dataset(min(_BATCH_SIZE, num_examples)):
-        judged = (x.numpy() for x in judge(features))
-        examples += map(functools.partial(_tokens, vocab.tokens), *judged)
-        if len(examples) >= num_examples:
+    for features in data.dataset(min(_BATCH_SIZE, num_examples, len(data))):
+        rows = zip(*(x.numpy() for x in judge(features)), strict=True)
+        for input_ids, shown_ids, is_fake, probs, mask in rows:
+            examples.append(
+                [
+                    Token(
+                        vocab.tokens[input_ids[i]],
+                        vocab.tokens[shown_ids[i]],
+                        bool(is_fake[i]),
+                        float(probs[i]),
+                    )
+                    for i in np.flatnonzero(mask)
+                ]
+            )
+        if len(examples) >= min(num_examples, len(data)):
             break
     return examples[:num_examples], sum(
         int(tf.size(v.value)) for v in model.trainable_variables
     )
-
-
-def _tokens(
-    vocab, input_ids, shown_ids, is_fake_tokens, probs, input_mask
-) -> list[Token]:
-    return [
-        Token(
-            vocab[input_ids[i]],
-            vocab[shown_ids[i]],
-            bool(is_fake_tokens[i]),
-            float(probs[i]),
-        )
-        for i in np.flatnonzero(input_mask)
-    ]

@@ -107,7 +107,6 @@ STEPS = (
         "report",
         (f"{BUILD}/summary.json", REPORT),
         (
-            f"python tools/quickstart/write_summary.py --build_dir={BUILD}",
             f"python tools/quickstart/write_report.py --build_dir={BUILD}",
             f"electra-tf predict --saved_model={BUILD}/saved_model "
             "--format=text " + " ".join(f"'{text}'" for text in _TEXTS),

@@ -40,23 +40,16 @@ def main(argv=None) -> int:
         action="store_true",
         help="print the commands that are left, and run nothing",
     )
-    parser.add_argument(
-        "--until",
-        choices=[step.name for step in STEPS],
-        default=STEPS[-1].name,
-        help="the last step to run (default: the last of all)",
-    )
     return arguments.run(_run_quickstart, parser, argv)
 
 
 def _run_quickstart(args: argparse.Namespace) -> None:
-    number = [step.name for step in STEPS].index(args.until) + 1
-    for step in steps_left(STEPS[:number]):
+    for step in steps_left(STEPS):
         if args.dry_run:
             print(*map(_as_shown, step.commands), sep="\n")
         else:
             run(step)
-    if number == len(STEPS) and not args.dry_run:
+    if not args.dry_run:
         print(f"The quickstart is complete: open {quickstart_steps.REPORT}")
 
 

@@ -1,17 +1,27 @@
-"""Writes the page of a quickstart run, which needs no network: report.html.
+"""Writes the figures of a quickstart run and its page, which needs no network.
 
 python tools/quickstart/write_report.py --build_dir=build/quickstart
 
-reads summary.json, the model directories pretrain and finetune_pretrained, and
-asks the pre-trained model about held-out sentences.
+reads the model directories pretrain, finetune_pretrained and
+finetune_from_scratch, the labelled rows, on which it fits a logistic regression
+on TF-IDF to compare with, and the files seconds/<step>; asks the pre-trained
+model about held-out sentences, and writes
+
+  summary.json   test_accuracy of pretrained, random_weights, tf_idf and
+                 majority, as fractions; pretraining, the held-out metrics; and
+                 the seconds of each step
+  report.html    the same for a person
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 import typing
 from collections.abc import Mapping, Sequence
+
+import quickstart_steps
 
 from electra_tf import errors, files, model_directory
 from electra_tf.command_line import arguments, charts, page
@@ -22,6 +32,12 @@ if typing.TYPE_CHECKING:
     from heldout_sentences import Token
 
 _BLOCKS = page.blocks(__file__)
+_RUNS = {
+    "pretrained": "finetune_pretrained",
+    "random_weights": "finetune_from_scratch",
+}
+# scikit-learn's `C`; a larger one regularises less.
+_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 # Held-out examples that are judged, and sentences of them that are shown.
 _NUM_EXAMPLES = 256
 _NUM_SENTENCES = 10
@@ -38,29 +54,23 @@ _CURVES = {
     "disc_auc": "Discriminator AUC",
     "disc_recall": "Discriminator recall",
 }
-# Pieces that are written without a space before, and behind them.
-_CLOSING, _OPENING = frozenset(".,;:!?)]}%-/_'"), frozenset("([{-/_'")
 
 
 def main(argv=None) -> int:
-    """Parses the flags and writes the page; returns the exit code."""
+    """Parses the flags and writes; returns the exit code."""
     parser = arguments.ArgumentParser(prog="write_report", description=__doc__)
     parser.add_argument(
         "--build-dir", required=True, help="directory of a quickstart run"
     )
-    return arguments.run(_write_report, parser, argv)
+    return arguments.run(_write, parser, argv)
 
 
-def _write_report(args: argparse.Namespace) -> None:
+def _write(args: argparse.Namespace) -> None:
     folder = pathlib.Path(args.build_dir)
-    summary_path = folder / "summary.json"
-    if not summary_path.exists():
-        raise errors.ConfigError(
-            f"Expected {summary_path}, found none: run electra-tf quickstart"
-        )
-    summary = files.read_json(
-        summary_path, ("test_accuracy", "pretraining", "seconds")
-    )
+    summary = summarize(folder)
+    files.write_json(str(folder / "summary.json"), summary)
+    for name, scores in summary["test_accuracy"].items():
+        print(f"test accuracy, {name}: {100 * scores['mean']:.1f} %")
     # Imports TensorFlow: late, so that what is missing shows at once.
     import heldout_sentences
 
@@ -74,32 +84,106 @@ def _write_report(args: argparse.Namespace) -> None:
     print(f"report: {report}")
 
 
+# --- Figures -----------------------------------------------------------------
+
+
+def summarize(build_dir: pathlib.Path) -> dict:
+    """What summary.json holds.
+
+    Raises:
+      ConfigError: If a step has not been run.
+    """
+    results = {
+        name: json.loads(
+            _read_text(build_dir, folder, model_directory.RESULTS_FILE)
+        )
+        for name, folder in _RUNS.items()
+    }
+    scores: dict[str, dict] = {}
+    for name, run in results.items():
+        seeds = [trial["test"]["accuracy"] / 100 for trial in run["trials"]]
+        scores[name] = {
+            "mean": statistics.fmean(seeds),
+            "stdev": statistics.stdev(seeds) if len(seeds) > 1 else 0.0,
+            "seeds": seeds,
+        }
+    majority = results["pretrained"]["baseline"]["test"]["accuracy"] / 100
+    scores["tf_idf"] = {
+        "mean": _tf_idf_accuracy(build_dir / "corpus" / "labelled")
+    }
+    scores["majority"] = {"mean": majority}
+    metrics = _read_text(
+        build_dir, "pretrain", model_directory.EVAL_RESULTS_FILE
+    )
+    # The seconds of the last step are not known yet.
+    return {
+        "test_accuracy": scores,
+        "pretraining": json.loads(metrics),
+        "seconds": {
+            step.name: float(_read_text(build_dir, "seconds", step.name))
+            for step in quickstart_steps.STEPS[:-1]
+        },
+    }
+
+
+def _tf_idf_accuracy(folder: pathlib.Path) -> float:
+    """Logistic regression on the words of the same rows; dev chooses its C."""
+    # Takes seconds.
+    from sklearn import feature_extraction, linear_model
+
+    texts: dict[str, tuple] = {}
+    labels: dict[str, tuple] = {}
+    for split in ("train", "dev", "test"):
+        lines = _read_text(folder, f"{split}.tsv").split("\n")[1:-1]
+        rows = (line.split("\t") for line in lines)
+        texts[split], labels[split] = zip(*rows, strict=True)
+    vectorizer = feature_extraction.text.TfidfVectorizer(
+        ngram_range=(1, 2), sublinear_tf=True
+    ).fit(texts["train"])
+    vectors = {name: vectorizer.transform(part) for name, part in texts.items()}
+
+    def accuracies(strength: float) -> list[float]:
+        model = linear_model.LogisticRegression(C=strength, max_iter=1000)
+        model.fit(vectors["train"], labels["train"])
+        return [model.score(vectors[x], labels[x]) for x in ("dev", "test")]
+
+    return max(map(accuracies, _STRENGTHS), key=lambda scores: scores[0])[1]
+
+
+def _read_text(folder: pathlib.Path, *parts: str) -> str:
+    path = folder.joinpath(*parts)
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise errors.ConfigError(
+            f"Expected {path}: run electra-tf quickstart ({error.strerror})"
+        ) from None
+
+
+# --- The page ----------------------------------------------------------------
+
+
 def render(
     folder: pathlib.Path,
     summary: dict,
     examples: Sequence[Sequence["Token"]],
     num_parameters: int,
 ) -> str:
-    """The whole page.
+    """The page of a run.
 
     Args:
-      folder: Of the quickstart run.
-      summary: What `write_summary` wrote there.
-      examples: Judged held-out examples.
-      num_parameters: Of the pre-trained model.
-
-    Returns:
-      HTML.
+      folder: Of the run.
+      summary: Of `summarize`.
+      examples: Of `heldout_sentences.detect_heldout`, as the next one.
+      num_parameters: Of generator and discriminator together.
     """
     log = metrics_log.read(
         str(folder / "pretrain" / model_directory.METRICS_FILE)
     )
+    bars = fill(_BLOCKS["bars"], chart=_bars(summary["test_accuracy"]))
     sections = [
         _header(summary, num_parameters),
-        page.section(
-            "Which library does a docstring document?",
-            fill(_BLOCKS["bars"], chart=_bars(summary["test_accuracy"])),
-        ),
+        page.section("Which library does a docstring document?", bars),
         _sentences_section(examples),
         _curves_section(log, summary["pretraining"]),
         _seconds_section(summary["seconds"]),
@@ -111,8 +195,8 @@ def render(
 def _header(summary: dict, num_parameters: int) -> Html:
     scores = summary["test_accuracy"]
     means = {
-        name: f"{100 * of['mean']:.1f}\N{NO-BREAK SPACE}%"
-        for name, of in scores.items()
+        name: f"{100 * score['mean']:.1f}\N{NO-BREAK SPACE}%"
+        for name, score in scores.items()
     }
     gain = scores["pretrained"]["mean"] - scores["random_weights"]["mean"]
     verb = "raises" if gain > 0 else "does not raise"
@@ -150,17 +234,12 @@ def _bars(scores: Mapping[str, dict]) -> Html:
     for row, (name, (label, colour)) in enumerate(_CLASSIFIERS.items()):
         mean, spread = 100 * scores[name]["mean"], scores[name].get("stdev")
         axes.barh(row, mean, height=0.62, color=colour)
-        text, seeds = f"{mean:.1f} %", scores[name].get("seeds", ())
+        text = f"{mean:.1f} %"
         if spread:
             text += f" ± {100 * spread:.1f}"
             style = {"color": charts.INK, "capsize": 4, "linewidth": 1.3}
             axes.errorbar(mean, row, xerr=100 * spread, **style)
-        # Side by side, so that equal seeds do not hide each other.
-        for number, seed in enumerate(seeds):
-            y = row + 0.17 * (2 * number / max(len(seeds) - 1, 1) - 1)
-            style = {"s": 22, "color": charts.SURFACE, "zorder": 3}
-            axes.scatter(100 * seed, y, edgecolor=charts.INK, **style)
-        end = max([mean, *(100 * seed for seed in seeds)]) + 4
+        end = mean + 100 * (spread or 0) + 4
         axes.text(end, row, text, va="center", color=charts.INK)
         told.append(f"{label} {text}")
     line = {"linewidth": 1.4, **charts.STYLES["baseline"]}
@@ -175,39 +254,27 @@ def _bars(scores: Mapping[str, dict]) -> Html:
 def _curves_section(log: Sequence[Mapping], metrics: Mapping) -> Html:
     drawn = []
     for name, title in _CURVES.items():
-        points = [
-            (line["step"], line[name])
+        heldout = {
+            line["step"]: line[name]
             for line in log
             if line["split"] == "heldout" and name in line
-        ]
-        step = metrics.get("step")
-        if step and step not in dict(points):
-            points.append((step, metrics[name]))
+        }
+        if metrics.get("step"):
+            heldout.setdefault(metrics["step"], metrics[name])
         train = charts.training_points(log, name)
         curves = [
             charts.Curve(train, "train", "training"),
-            charts.Curve(points, "heldout", "held-out"),
+            charts.Curve(list(heldout.items()), "heldout", "held-out"),
         ]
-        if name == "disc_accuracy":
-            replaced = charts.training_points(log, "replaced_rate")
-            share = [(step, 1 - rate) for step, rate in replaced]
-            curves.append(charts.Curve(share, "baseline"))
         drawn.append(charts.learning_curves(name, title, curves, 3.3))
-    legend = {
-        "train": "training",
-        "heldout": "held-out",
-        "baseline": "calling every token original",
-    }
-    return page.section(
-        "Pre-training",
-        fill(
-            _BLOCKS["curves"],
-            legend=page.legend(legend),
-            charts=drawn,
-            share=1 - metrics["replaced_rate"],
-            **metrics,
-        ),
+    filled = fill(
+        _BLOCKS["curves"],
+        legend=page.legend({"train": "training", "heldout": "held-out"}),
+        charts=drawn,
+        share=1 - metrics["replaced_rate"],
+        **metrics,
     )
+    return page.section("Pre-training", filled)
 
 
 def _seconds_section(seconds: Mapping[str, float]) -> Html:
@@ -223,7 +290,7 @@ def _seconds_section(seconds: Mapping[str, float]) -> Html:
 
 def _runs_section(folder: pathlib.Path) -> Html:
     runs = []
-    for name in ("pretrain", "finetune_pretrained", "finetune_from_scratch"):
+    for name in ("pretrain", *_RUNS.values()):
         path = folder / name / model_directory.RUNS_FILE
         record = json.loads(path.read_text("utf-8").splitlines()[-1])
         runs += [fill("<h3>{}</h3>", name), page.run(record)]
@@ -234,25 +301,18 @@ def _runs_section(folder: pathlib.Path) -> Html:
 
 
 def _sentences_section(examples: Sequence[Sequence["Token"]]) -> Html:
-    threshold, alarms = find_half(
-        [token for tokens in examples for token in tokens]
+    threshold, alarms = find_half([t for tokens in examples for t in tokens])
+    filled = fill(
+        _BLOCKS["sentences"],
+        sentences=[
+            fill("<li>{}</li>", render_sentence(sentence, threshold))
+            for sentence in choose_sentences(examples)
+        ],
+        threshold=threshold,
+        num_examples=len(examples),
+        alarms=alarms,
     )
-    shown = choose_sentences(examples)
-    if not shown:
-        return Html()
-    return page.section(
-        "Which words were replaced?",
-        fill(
-            _BLOCKS["sentences"],
-            sentences=[
-                fill("<li>{}</li>", render_sentence(sentence, threshold))
-                for sentence in shown
-            ],
-            threshold=threshold,
-            num_examples=len(examples),
-            alarms=alarms,
-        ),
-    )
+    return page.section("Which words were replaced?", filled)
 
 
 def find_half(tokens: Sequence["Token"]) -> tuple[float, float]:
@@ -275,79 +335,54 @@ def find_half(tokens: Sequence["Token"]) -> tuple[float, float]:
 def choose_sentences(
     examples: Sequence[Sequence["Token"]],
 ) -> list[list["Token"]]:
-    """Sentences that read well: one of an example, spread evenly over them.
+    """The first sentence of an example that is mostly words, of ten examples.
 
     The discriminator's verdict plays no part.
     """
     chosen: dict[str, list[Token]] = {}
     for tokens in examples:
+        ends = [i + 1 for i, t in enumerate(tokens) if t.original == "."]
         # What comes before the first full stop is the end of a sentence.
-        sentences: list[list[Token]] = [[]]
-        for token in tokens:
-            sentences[-1].append(token)
-            if token.original == ".":
-                sentences.append([])
-        for sentence in sentences[1:-1]:
-            if reads_well(sentence):
-                text = " ".join(token.original for token in sentence)
-                chosen.setdefault(text, sentence)
+        for begin, end in zip(ends, ends[1:], strict=False):
+            sentence = list(tokens[begin:end])
+            words = [token.original for token in sentence]
+            num_replaced = sum(token.is_replaced for token in sentence)
+            num_words = sum(w.removeprefix("##").isalpha() for w in words)
+            if (
+                10 <= len(words) <= 27
+                and num_words >= 0.9 * len(words)
+                and 1 <= num_replaced <= 0.3 * len(words)
+            ):
+                chosen.setdefault(" ".join(words), sentence)
                 break
-    found = list(chosen.values())
-    number = min(len(found), _NUM_SENTENCES)
-    return [found[i * len(found) // number] for i in range(number)]
-
-
-def reads_well(sentence: Sequence["Token"]) -> bool:
-    """Whether a sentence is mostly words, and lightly corrupted."""
-    words = [token.original for token in sentence[:-1]]
-    num_replaced = sum(token.is_replaced for token in sentence)
-    num_words = sum(w.removeprefix("##").isalpha() for w in words)
-    return (
-        9 <= len(words) <= 26
-        and words[0].isalpha()
-        and len(words[-1]) > 2  # Not "vs."
-        and num_words >= 0.9 * len(words)
-        and not any(word.startswith("[") for word in words)
-        and 1 <= num_replaced <= 0.3 * len(words)
-    )
+    return list(chosen.values())[:_NUM_SENTENCES]
 
 
 def render_sentence(sentence: Sequence["Token"], threshold: float) -> Html:
     """A sentence as the discriminator saw it, with its verdicts.
 
-    What the generator drew stands alone, so that it is not overlooked, unless
-    it goes on with a word where the original did.
-
     Args:
       sentence: With the probabilities.
       threshold: From which on a token is called replaced.
     """
-    words: list[list[Html]] = []
-    joins = False
+    kinds = ("clear", "false-alarm", "miss", "hit")
+    parts: list[str] = []
     for token in sentence:
-        goes_on = token.shown.startswith("##")
-        joins |= goes_on or token.shown in _CLOSING
-        if token.is_replaced:
-            joins = goes_on and token.original.startswith("##")
-        if not joins or not words:
-            words.append([])
         is_called = token.probability >= threshold
-        kinds = ("clear", "false-alarm", "miss", "hit")
-        block = _BLOCKS["replaced" if token.is_replaced else "token"]
-        shown = token.shown.removeprefix("##") if joins else token.shown
-        words[-1].append(
-            fill(
-                block,
-                kind=kinds[2 * token.is_replaced + is_called],
-                sure=token.probability,
-                shown=shown.replace("##", "…"),
-                original=token.original.replace("##", "…"),
-            )
+        # What was drawn stands alone, so that it is not overlooked.
+        joins = not token.is_replaced and (
+            token.shown.startswith("##") or token.shown in ".,;:)]"
         )
-        joins = token.shown in _OPENING and not token.is_replaced
-    return Html(
-        " ".join(fill(_BLOCKS["word"], Html("".join(word))) for word in words)
-    )
+        shown = token.shown.removeprefix("##") if joins else token.shown
+        filled = fill(
+            _BLOCKS["replaced" if token.is_replaced else "token"],
+            kind=kinds[2 * token.is_replaced + is_called],
+            sure=token.probability,
+            shown=shown.replace("##", "…"),
+            original=token.original.replace("##", "…"),
+        )
+        parts += ["" if joins else " ", filled]
+    return Html("".join(parts).strip())
 
 
 if __name__ == "__main__":
