@@ -24,8 +24,8 @@ from electra_tf.command_line.original_settings import (
 
 # Of which another value than the default changes what is learned, or what is
 # to be done, and so is refused.
-_REFUSED_IN_PRETRAINING = ("debug", "do_train", "do_eval")
-_REFUSED_IN_FINETUNING = ("debug", "raw_data_dir")
+_REFUSED = {"pretraining": ("do_train", "do_eval")}
+_REFUSED |= {"finetuning": ("debug", "raw_data_dir")}
 # Type of a setting's default -> what its value may be.
 _KINDS = {
     bool: "true or false",
@@ -89,7 +89,7 @@ def pretraining(
     Raises:
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
-    _check(hparams, PRETRAINING, _REFUSED_IN_PRETRAINING)
+    _check(hparams, PRETRAINING, _REFUSED["pretraining"])
     settings = {name: h.default for name, h in PRETRAINING.items()}
     settings |= {
         "pretrain_tfrecords": os.path.join(
@@ -98,6 +98,8 @@ def pretraining(
         "vocab_file": os.path.join(data_dir, "vocab.txt"),
         "model_dir": os.path.join(data_dir, "models", model_name),
     }
+    if hparams.get("debug"):
+        settings |= original_settings.DEBUG_RUN
     settings = original_settings.with_one_objective(settings | hparams)
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
@@ -117,18 +119,28 @@ def pretraining(
         f"EncoderConfig.{name}": value
         for name, value in dataclasses.asdict(encoder).items()
     }
+    if settings["debug"]:
+        bindings["RunConfig.steps_per_loop"] = settings["iterations_per_loop"]
     return bindings
 
 
 def finetuning(
     hparams: Mapping[str, object], data_dir: str, model_name: str
 ) -> dict[str, object]:
-    """The run of the original's run_finetuning.py, as `pretraining`.
+    """The run of the original's run_finetuning.py.
+
+    Args:
+      hparams: As the original takes them.
+      data_dir: Its --data-dir.
+      model_name: Its --model-name.
 
     Returns:
-      The bindings of a `FinetuningConfig`.
+      The bindings of a `configs.FinetuningConfig`.
+
+    Raises:
+      errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
-    _check(hparams, FINETUNING, _REFUSED_IN_FINETUNING)
+    _check(hparams, FINETUNING, _REFUSED["finetuning"])
     settings = {name: h.default for name, h in FINETUNING.items()}
     task_names = _task_names(hparams.get("task_names", settings["task_names"]))
     pretrained = os.path.join(data_dir, "models", model_name)

@@ -27,6 +27,12 @@ NOT_IN_TENSORS = (
     "initializer_range",
     "hidden_act",
 )
+# What the original's debug mode sets: the network, ...
+_DEBUG_SIZES = {"num_hidden_layers": 3, "hidden_size": 144}
+_DEBUG_SIZES |= {"intermediate_size": 576, "num_attention_heads": 4}
+# ... and the run.
+DEBUG_RUN = {"train_batch_size": 8, "num_train_steps": 20, "num_eval_steps": 2}
+DEBUG_RUN |= {"eval_batch_size": 4, "iterations_per_loop": 1}
 
 
 class Hparam(typing.NamedTuple):
@@ -65,7 +71,8 @@ _TPU = {
 }
 
 PRETRAINING: dict[str, Hparam] = {
-    **_unused(debug=False, do_train=True, do_eval=False),
+    "debug": Hparam(False, "EncoderConfig"),
+    **_unused(do_train=True, do_eval=False),
     **_same(
         "ElectraConfig",
         electra_objective=True,
@@ -241,6 +248,8 @@ def encoder_config(settings: Mapping) -> configs.EncoderConfig:
         )
     sizes.setdefault("num_attention_heads", max(1, width // 64))
     sizes.setdefault("intermediate_size", 4 * width)
+    if settings.get("debug"):
+        sizes |= _DEBUG_SIZES
     # The original's get_activation takes None and "" for linear, and no case.
     hidden_act = sizes.get("hidden_act", "gelu") or "linear"
     sizes["hidden_act"] = str(hidden_act).lower()

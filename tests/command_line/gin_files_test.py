@@ -152,6 +152,16 @@ def test_a_later_file_overrides_an_earlier_one(gin_file, tmp_path):
     assert (run.seed, run.num_train_steps) == (7, 30)
 
 
+def test_includes_relative_to_the_file(gin_file, tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "tiny_sizes.gin").write_text(PRETRAINING)
+    outer = tmp_path / "inner" / "outer.gin"
+    outer.write_text("include 'tiny_sizes.gin'\nRunConfig.seed = 7\n")
+    monkeypatch.chdir(tmp_path)
+    config = load(outer)
+    assert (config.run.seed, config.model.encoder.vocab_size) == (7, 11)
+
+
 def test_an_include_is_the_neighbour_of_its_file(tmp_path):
     for folder, seed in (("one", 1), ("two", 2)):
         (tmp_path / folder).mkdir()
@@ -163,8 +173,7 @@ def test_an_include_is_the_neighbour_of_its_file(tmp_path):
     assert load(tmp_path / "two" / "run.gin").run.seed == 2
 
 
-def test_an_included_file_includes_its_own_neighbours(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_included_file_includes_its_own_neighbours(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "sizes.gin").write_text(PRETRAINING)
     (tmp_path / "base.gin").write_text("include 'sizes.gin'\n")
@@ -222,11 +231,15 @@ def test_a_byte_order_mark_and_a_home(tmp_path, monkeypatch):
     assert load("~/run.gin").model.encoder.vocab_size == 11
 
 
-def test_refuses_a_missing_file(tmp_path):
-    line = "Expected a gin file at {}, found none"
-    mistyped = line.format("gin/smal.gin") + ". Did you mean gin/small.gin?"
-    assert refusal("gin/smal.gin") == mistyped
-    assert refusal("/no.gin") == line.format("/no.gin")
+def test_refuses_a_missing_file():
+    assert refusal("gin/smal.gin") == (
+        "Expected a gin file at gin/smal.gin, found none. Did you mean "
+        "gin/small.gin?"
+    )
+    assert refusal("/no.gin") == "Expected a gin file at /no.gin, found none"
+
+
+def test_refuses_a_missing_include(tmp_path):
     path = tmp_path / "run.gin"
     path.write_text("include 'smal.gin'\n")
     assert refusal(path).startswith("Unable to open file: smal.gin")

@@ -108,7 +108,7 @@ def test_electric_alone_is_asked_for():
     assert model.two_tower_generator
 
 
-def test_overrides():
+def test_overrides_and_debug():
     model = pretraining(
         model_size="base",
         model_hparam_overrides={"hidden_size": 512, "hidden_act": None},
@@ -117,6 +117,11 @@ def test_overrides():
     assert model.encoder.intermediate_size == 4 * 512
     assert model.encoder.embedding_size == 512
     assert model.encoder.hidden_act == "linear"
+    debug = pretraining(debug=True, num_train_steps=7)
+    assert debug.run.num_train_steps == 7
+    assert debug.data.train_batch_size == 8
+    assert debug.model.encoder.num_hidden_layers == 3
+    assert debug.model.encoder.hidden_size == 144
 
 
 def test_tpu_and_paths():
@@ -209,7 +214,6 @@ OVERRIDES = "model_hparam_overrides"
         (finetuning, {OVERRIDES: {"hidden_size": "256"}}, "to a whole number."),
         (pretraining, {OVERRIDES: []}, "a JSON object"),
         (pretraining, {"do_eval": True}, "do_eval must be False"),
-        (pretraining, {"debug": True}, "debug must be False"),
         (finetuning, {"init_checkpoint": ""}, "init_checkpoint must be text"),
         (finetuning, {"task_names": [1]}, "task_names must be a list of"),
         (finetuning, {"use_tpu": "false"}, "true or false. Received: use_tpu"),
