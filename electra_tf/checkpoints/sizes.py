@@ -64,14 +64,6 @@ _TABLES = {
     "position": "max_position_embeddings",
 }
 
-_OTHERS = {
-    "bert": "BERT",
-    "roberta": "RoBERTa",
-    "albert": "ALBERT",
-    "distilbert": "DistilBERT",
-    "deberta": "DeBERTa",
-}
-
 
 def read_sizes(
     tensors: dict[str, np.ndarray],
@@ -111,19 +103,13 @@ def read_sizes(
         tensors,
         encoders.get("electra"),
         encoders.get("generator"),
-        assumed=assumed_in({"assumed": assumed}),
+        assumed=tuple(n for n in NOT_IN_TENSORS if n in assumed),
     )
 
 
 def not_in_tensors(config: configs.EncoderConfig) -> dict:
     """The settings of an encoder that no shape tells."""
     return {name: getattr(config, name) for name in NOT_IN_TENSORS}
-
-
-def assumed_in(record: Mapping) -> tuple[str, ...]:
-    """The settings that a record of JSON calls assumed."""
-    said = record.get("assumed") or ()
-    return tuple(name for name in NOT_IN_TENSORS if name in said)
 
 
 def usual_heads(hidden_size: int) -> int:
@@ -134,14 +120,11 @@ def usual_heads(hidden_size: int) -> int:
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
     """Refuses a checkpoint of BERT and the like, by its tensors' names."""
     scopes = sorted({re.split("[/.]", name)[0] for name in names})
-    if any(scope in SCOPES for scope in scopes):
-        return
-    shown = ", ".join(scopes[:4]) or "none"
-    received = [f"a {_OTHERS[s]}" for s in scopes if s in _OTHERS]
-    received.append(f"tensors in the scopes {shown}")
-    raise CheckpointError(
-        f"Expected an ELECTRA in {source}. Received: {received[0]}"
-    )
+    if not any(scope in SCOPES for scope in scopes):
+        raise CheckpointError(
+            f"Expected an ELECTRA in {source}. Received: tensors in the scopes "
+            f"{', '.join(scopes[:4]) or 'none'}"
+        )
 
 
 def encoder_config(

@@ -235,8 +235,7 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"{task.name}, which has another one there"
         )
     task.hidden_activation = head.hidden_activation
-    for note in start.checkpoint.notes_of_heads():
-        errors.warn(f"{start.source}: {note}")
+    start.checkpoint.warn_of_heads()
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -60,8 +60,6 @@ def read_checkpoint(
             f"Expected a vocabulary beside {path}, found none: name it with "
             "--vocab-file"
         )
-    for note in vocab.case_notes():
-        errors.warn(note)
     return checkpoint, tokenization.FullTokenizer(vocab)
 
 

@@ -160,7 +160,6 @@ def load(
     notes = _notes(checkpoint, found, has_pairs)
     for note in notes:
         errors.warn(note)
-    notes = [*checkpoint.remarks, *notes]
     metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(found, metadata=metadata)
 
@@ -201,7 +200,7 @@ def _notes(
     """What whoever asks the model should know, a line each."""
     notes: list[str] = []
     if found.kind in kinds.TASK_KINDS:
-        notes += checkpoint.notes_of_heads()
+        checkpoint.warn_of_heads()
     least, greatest = found.min_value, found.min_value + found.scale
     if found.kind == "regression" and not task_head.float32_tells_apart(
         least, greatest
@@ -296,11 +295,10 @@ def _tokenizer(
     checkpoint: Checkpoint, model_dir: str, vocab_dir: str
 ) -> tuple[tokenization.FullTokenizer, str]:
     found = checkpoint.vocabulary
-    if found is None or found.do_lower_case is None:
+    if found is None:
         raise errors.ConfigError(
-            f"Expected {model_dir} to say its vocabulary and whether text is "
-            "lower-cased: convert it with electra-tf convert "
-            "--vocab-file --do-lower-case"
+            f"Expected a vocabulary beside {model_dir}, found none: convert it "
+            "with electra-tf convert --vocab-file"
         )
     vocabulary.write(found, vocab_dir)
     vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)

@@ -11,7 +11,7 @@ from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.checkpoints.formats import original
 from electra_tf.errors import CheckpointError
 from electra_tf.model import encoder
-from tests import helpers
+from tests import helpers, notices
 from tests.checkpoints import models
 
 
@@ -86,10 +86,11 @@ def test_rows_that_pad_the_table_get_a_token(tmp_path):
     tensors = models.random_tensors(sizes.encoder_shapes(config, "electra"))
     written = models.finetuned(tensors=tensors, discriminator=config, head=None)
     original.write(written, str(tmp_path))
-    read = reading.read_checkpoint(tmp_path)
+    with notices.heard() as said:
+        read = reading.read_checkpoint(tmp_path)
     extra = tuple(f"[unused{i}]" for i in range(4))
     assert read.vocabulary.tokens == (*models.VOCABULARY.tokens, *extra)
-    assert "last 4 rows of the embedding table" in read.notes[0]
+    assert "last 4 rows of the embedding table" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -148,17 +149,36 @@ def test_refuses_another_vocabulary(tmp_path):
 
 def test_hparams_that_contradict_the_vocabulary_are_told(tmp_path):
     original.write(models.pretrained(), str(tmp_path))
-    assert not reading.read_checkpoint(tmp_path).notes
+    assert not notices.of(reading.read_checkpoint, tmp_path)
     path = tmp_path / "hparams.json"
     hparams = helpers.read_json(path) | {"do_lower_case": False}
     path.write_text(json.dumps(hparams))
-    found = reading.read_checkpoint(tmp_path)
-    assert not found.vocabulary.do_lower_case
-    (note,) = found.notes
-    assert (
-        "vocab.txt.json says do_lower_case=True, the hparams False, which"
-        in note
+    with notices.heard() as said:
+        read = reading.read_checkpoint(tmp_path)
+    assert not read.vocabulary.do_lower_case
+    (line,) = said
+    assert "do_lower_case=True, the hparams False, which" in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "said"),
+    [
+        ({}, (True, True), "taken as True, since the vocabulary has no cap"),
+        ({"do_lower_case": False}, (False, None), ""),
+        ({"do_lower_case": True, "strip_accents": False}, (True, False), ""),
+    ],
+)
+def test_what_nothing_says_of_case_is_asked_or_taken_from_the_tokens(
+    tmp_path, flags, expected, said
+):
+    vocabulary = dataclasses.replace(
+        models.VOCABULARY, do_lower_case=None, strip_accents=None
     )
+    original.write(models.finetuned(vocabulary=vocabulary), str(tmp_path))
+    with notices.heard() as lines:
+        read = reading.read_checkpoint(tmp_path, **flags).vocabulary
+    assert (read.do_lower_case, read.strip_accents) == expected
+    assert said in " ".join(lines) and len(lines) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import sys
-import types
 
 import pytest
 import tensorflow as tf
@@ -66,7 +65,6 @@ def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
         "used           82 tensors: discriminator_predictions (4), "
         "electra (39), generator (34), generator_predictions (5)",
         "unused         164 tensors: optimizer slots (164)",
-        "missing        0 tensors",
     ):
         assert line in out
     models.assert_same_tensors(
@@ -156,22 +154,11 @@ def test_accents_follow_another_case(tmp_path, no_peers, flags, strip_accents):
     assert settings["strip_accents"] is strip_accents
 
 
-def test_many_labels_are_compared_by_what_comes_out(
-    tmp_path, capsys, no_peers, monkeypatch
-):
-    checkpoint = models.finetuned("classification", 6)
-    assert checkpoint.discriminator.hidden_size < 2 * 6
-    ours = tmp_path / "ours"
-    original.write(checkpoint, str(ours))
-    assert convert(ours, tmp_path / "hf", "huggingface") == 0
-    found = reading.read_checkpoint(tmp_path / "hf").head
-    assert found.hidden_activation == "gelu"
-    assert "the input with the output's other form" in capsys.readouterr().out
-    monkeypatch.setattr(verify, "TOLERANCE", 0.0)
-    assert convert(ours, tmp_path / "other", "huggingface") == 1
-    error = capsys.readouterr().err
-    assert "logits of electra_tf and of the output's other form of he" in error
-    assert not (tmp_path / "other").exists()
+def test_many_labels_travel_as_another_form_of_head(tmp_path, no_peers):
+    original.write(models.finetuned("classification", 6), str(tmp_path / "a"))
+    assert convert(tmp_path / "a", tmp_path / "hf", "huggingface") == 0
+    head = reading.read_checkpoint(tmp_path / "hf").head
+    assert head.hidden_activation == "gelu"
 
 
 @pytest.mark.parametrize(
@@ -200,10 +187,6 @@ def test_a_full_disk_is_one_line(tmp_path, pretrained, capsys, monkeypatch):
         assert convert(pretrained, tmp_path / "ours") == 1
     assert "error: Cannot write '" in (error := capsys.readouterr().err)
     assert error.endswith("ours': it; full\n")
-    free = types.SimpleNamespace(free=9)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
-    assert convert(pretrained, tmp_path / "ours") == 1
-    assert "MB, 0.0 MB are free" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()
 
 
