@@ -76,14 +76,11 @@ def recognise(path: str | os.PathLike) -> str:
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        received = f"{path}, a folder with {shown or 'nothing in it'}"
+        received = f"{path}, a folder with {', '.join(names[:5]) or 'nothing'}"
         several = [n for n in names if n.endswith(".index")]
         if several:
-            received += (
-                ", of which nothing says the last: name one, such as "
-                f"{os.path.join(path, several[-1].removesuffix('.index'))}"
-            )
+            last = os.path.join(path, several[-1].removesuffix(".index"))
+            received += f", of which nothing says the last: name one, as {last}"
     raise CheckpointError(
         "Expected a checkpoint: a model directory of electra_tf, a folder or "
         "prefix of the original's model.ckpt-N, or a directory of Hugging "
@@ -207,29 +204,23 @@ def load_model(
     has_detector = (
         "discriminator_predictions/dense/kernel" in checkpoint.tensors
     )
-    if kind == "encoding":
-        head, has_detector = None, False
-    elif kind == "":
-        checkpoint.refuse_other_head(source)
     network: typing.Any
+    if kind == "":
+        checkpoint.refuse_other_head(source)
     if head is not None and kind == "":
         network = FinetuningModel(config, [task_head.make_head(head, config)])
-        variables = network.variables
-    elif has_detector:
+    elif has_detector and kind != "encoding":
         network = electra.Discriminator(config)
-        variables = network.keras_variables
-    elif kind == "detection":
-        held = "with an encoder, but without such a head"
-        if head is not None:
-            held = f"fine-tuned for {head.kind}"
+    elif kind != "detection":
+        network = encoder.Encoder(config, "electra")
+        network.build()
+    else:
+        held = f"fine-tuned for {head.kind}" if head else "with an encoder only"
         raise CheckpointError(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {held}"
         )
-    else:
-        network = encoder.Encoder(config, "electra")
-        network.build()
-        variables = network.variables
+    variables = getattr(network, "keras_variables", network.variables)
     assign_all(checkpoint, variables, source, "the model")
     return network
 

@@ -75,12 +75,12 @@ def read_sizes(
     Args:
       tensors: Of all its networks.
       source: Of these.
-      known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
-        scopes for which something beside the tensors says them.
+      known: Scope -> fields of `configs.EncoderConfig`, as far as something
+        beside the tensors says them.
 
     Raises:
       CheckpointError: If there is no ELECTRA, or a tensor of one is missing
-        or has a shape that does not fit.
+        or has a shape that does not fit, or is not what is said.
     """
     refuse_other_architecture(tensors, source)
     encoders: dict[str, configs.EncoderConfig] = {}
@@ -135,10 +135,11 @@ def encoder_config(
 ) -> configs.EncoderConfig:
     """Reads the sizes of one encoder and checks all its tensors.
 
-    `settings` are what no shape tells; the rest has its defaults. A generator's
-    heads are the usual ones where nothing says otherwise, as in the original.
+    What no shape tells and `settings` do not say has its defaults. A
+    generator's heads are then the usual ones, as in the original.
     """
-    settings = dict(settings or {})
+    said = settings or {}
+    settings = {name: said[name] for name in NOT_IN_TENSORS if name in said}
     own = has_tables(tensors, scope)
     tables = f"{scope if own else 'electra'}/embeddings"
     names = [f"{tables}/{kind}_embeddings" for kind in _TABLES]
@@ -178,6 +179,12 @@ def encoder_config(
     except errors.ConfigError as error:
         line = errors.first_line(error)
         raise CheckpointError(f"{source}, scope {scope!r}: {line}") from None
+    for name, value in said.items():
+        if (ours := getattr(config, name)) != value:
+            raise CheckpointError(
+                f"The settings of {source} say {name}={value!r}, but its "
+                f"tensors have {name}={ours!r}"
+            )
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
     if not is_known and not is_usual:
         raise CheckpointError(

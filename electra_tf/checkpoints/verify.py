@@ -251,10 +251,9 @@ def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
     for scope, config in checkpoint.encoders.items():
         prefix = "generator's " if scope == "generator" else ""
         for name, value in sizes.not_in_tensors(config).items():
-            if name != "hidden_act" and name not in checkpoint.assumed:
+            if name not in ("hidden_act", *checkpoint.assumed):
                 settings[prefix + name] = value
-    vocab = checkpoint.vocabulary
-    if vocab is not None:
+    if (vocab := checkpoint.vocabulary) is not None:
         settings |= vocab.treatment()
         settings["vocabulary"] = f"{len(vocab.tokens)} tokens"
     if checkpoint.head is not None:

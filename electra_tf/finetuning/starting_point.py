@@ -66,7 +66,13 @@ def read(config: FinetuningConfig) -> StartingPoint:
         not what the configuration expects.
     """
     source = config.init_checkpoint
-    checkpoint = reading.read_checkpoint(source)
+    treatment = {n: getattr(config.data, n) for n in vocabulary.TREATMENT}
+    if config.data.vocab_file:  # Whose treatment of text it is then.
+        treatment = {}
+    checkpoint = reading.read_checkpoint(
+        source,
+        **{n: value for n, value in treatment.items() if value is not None},
+    )
     if checkpoint.discriminator is None:
         raise errors.ConfigError(
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
@@ -90,13 +96,8 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {vocab_source}"
         )
-    said = (vocab.do_lower_case, config.data.do_lower_case)
-    if said == (None, None) and not vocab.lower_cases():
-        remarks.append(
-            "nothing says whether text is lower-cased, and the vocabulary has "
-            "capitals: it is, as in the original; "
-            "FinetuningDataConfig.do_lower_case=False keeps them"
-        )
+    if config.data.do_lower_case is None:
+        remarks += vocab.case_notes()
     for remark in remarks:
         errors.warn(f"{source}: {remark}")
     _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
@@ -176,7 +177,7 @@ def _treated_as_wanted(
         del made_for["text_cleaning"]
     settings: dict[str, typing.Any] = {}
     for name, default in (
-        ("do_lower_case", True),
+        ("do_lower_case", vocab.lower_cases()),
         ("strip_accents", True),
         ("text_cleaning", "none"),
     ):
@@ -235,7 +236,7 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"{task.name}, which has another one there"
         )
     task.hidden_activation = head.hidden_activation
-    start.checkpoint.warn_of_heads()
+    start.checkpoint.warn_of_heads(start.source)
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from electra_tf import errors
+from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.checkpoints.formats import huggingface_card
@@ -73,6 +73,9 @@ _FIELDS = {
     _SCOPE_KEY: str,
 }
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
+
+
+write_card = huggingface_card.write
 
 
 def recognise(path: str) -> bool:
@@ -131,13 +134,6 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         if vocab is not None:
             positions = config["max_position_embeddings"]
             files.write_tokenizer(vocab, positions, folder)
-
-
-def write_card(
-    checkpoint: Checkpoint, folder: str, path: str, source: str
-) -> None:
-    """Writes what `write` has written as a page; see `huggingface_card`."""
-    huggingface_card.write(checkpoint, folder, path, source)
 
 
 def _warn_of_masked_lm(hidden_act: str) -> None:
@@ -207,12 +203,7 @@ def _read_model(folder: str) -> Checkpoint:
         ours = names.our_name(name, scope)
         if ours is None:
             continue
-        tensor = names.transposed(ours, theirs.pop(name))
-        if not np.array_equal(tensors.setdefault(ours, tensor), tensor):
-            raise CheckpointError(
-                f"{folder}: expected one tensor for {name}, or equal ones. "
-                "Received: two that differ, one under an old name"
-            )
+        tensors[ours] = names.transposed(ours, theirs.pop(name))
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
     tied = theirs.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
@@ -233,17 +224,10 @@ def _read_model(folder: str) -> Checkpoint:
             kept["head"] | said, os.path.join(folder, OUR_FILE)
         )
     vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
-    settings = {n: config[n] for n in sizes.NOT_IN_TENSORS}
-    checkpoint = sizes.read_sizes(
-        tensors | head_tensors, folder, {scope: settings}
-    )
+    fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
+    said = {name: config[name] for name in fields if name in config}
+    checkpoint = sizes.read_sizes(tensors | head_tensors, folder, {scope: said})
     (encoder,) = checkpoint.encoders.values()
-    for name, ours in dataclasses.asdict(encoder).items():
-        if name not in settings and config.get(name, ours) != ours:
-            raise CheckpointError(
-                f"{path} says {name}={config[name]!r}, but the tensors beside "
-                f"it have {name}={ours}"
-            )
     if is_generator:
         shapes = sizes.masked_lm_head_shapes(encoder)
         sizes.check_shapes(tensors, shapes, folder)

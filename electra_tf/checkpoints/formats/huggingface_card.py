@@ -14,39 +14,19 @@ from electra_tf.files import read_json, write_atomically
 
 CARD_FILE = "README.md"
 
-# Class -> what the hub calls its task, what it is, and an input in Python.
-_CLASSES = {
-    "ElectraForPreTraining": (
-        "",
-        "An ELECTRA discriminator: it says of every token whether it was "
-        "replaced, and is what to fine-tune.",
-        '"the chef ate the meal"',
-    ),
-    "ElectraForMaskedLM": (
-        "fill-mask",
-        "A masked language model, such as the generator of an ELECTRA.",
-        'f"the chef {model.tokenizer.mask_token} the meal"',
-    ),
-    "ElectraModel": (
-        "feature-extraction",
-        "The encoder of an ELECTRA, without a head.",
-        '"the chef ate the meal"',
-    ),
-    "ElectraForSequenceClassification": (
-        "text-classification",
-        "An ELECTRA that classifies texts.",
-        '"the chef ate the meal"',
-    ),
-    "ElectraForTokenClassification": (
-        "token-classification",
-        "An ELECTRA that labels words.",
-        '"the chef ate the meal"',
-    ),
-    "ElectraForQuestionAnswering": (
-        "question-answering",
-        "An ELECTRA that finds answers in passages.",
-        'question="who ate?", context="the chef ate the meal"',
-    ),
+# Class -> what the hub calls its task; replaced-token detection has no name.
+_TAGS = {
+    "ElectraForMaskedLM": "fill-mask",
+    "ElectraModel": "feature-extraction",
+    "ElectraForSequenceClassification": "text-classification",
+    "ElectraForTokenClassification": "token-classification",
+    "ElectraForQuestionAnswering": "question-answering",
+}
+_TEXT = '"the chef ate the meal"'
+# Inputs, in Python, of those that take another.
+_TEXTS = {
+    "fill-mask": 'f"the chef {model.tokenizer.mask_token} the meal"',
+    "question-answering": f'question="who ate?", context={_TEXT}',
 }
 _PIPELINE = """from transformers import pipeline
 
@@ -76,7 +56,9 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
     """
     for part in hub_files.parts(folder):
         config = read_json(os.path.join(part, hub_files.CONFIG_FILE))
-        tag, title, text = _CLASSES[hub_files.architecture(config)]
+        architecture = hub_files.architecture(config)
+        tag = _TAGS.get(architecture, "")
+        text = _TEXTS.get(tag, _TEXT)
         place = os.path.normpath(
             os.path.join(path, os.path.relpath(part, folder))
         )
@@ -92,7 +74,7 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
         sections = [
             f"---\n{top}---",
             f"# {'-'.join(names[-2:] if is_part else names[-1:])}",
-            title,
+            f"An ELECTRA, as transformers' {architecture}.",
             "\n".join(f"* {fact}" for fact in facts),
         ]
         if checkpoint.vocabulary is not None:
@@ -108,11 +90,8 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
 def _facts(checkpoint: Checkpoint, config: dict) -> list[str]:
     rows = [
         f"{config['num_hidden_layers']} layers, {config['hidden_size']} wide, "
-        f"{config['num_attention_heads']} attention heads, feed-forward "
-        f"{config['intermediate_size']}",
-        f"embeddings {config['embedding_size']} wide, a vocabulary of "
-        f"{config['vocab_size']} tokens, {config['max_position_embeddings']} "
-        "positions",
+        f"a vocabulary of {config['vocab_size']} tokens, "
+        f"{config['max_position_embeddings']} positions"
     ]
     vocab, head = checkpoint.vocabulary, checkpoint.head
     if vocab is not None:
@@ -128,8 +107,4 @@ def _facts(checkpoint: Checkpoint, config: dict) -> list[str]:
             f"words are read in segment {head.segment_of_words()} "
             "(token_type_ids)"
         )
-    if checkpoint.max_seq_length:
-        rows.append(f"trained on {checkpoint.max_seq_length} tokens at most")
-    if checkpoint.global_step:
-        rows.append(f"trained for {checkpoint.global_step} steps")
     return rows

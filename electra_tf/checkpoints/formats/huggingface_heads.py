@@ -1,7 +1,7 @@
 """Fine-tuned heads of transformers: theirs -> ours, and back.
 
 An ElectraFor...Classification or ...QuestionAnswering. The head for
-classification has one layer more than the original's; see `_with_made_layer`.
+classification has one layer more than the original's; see `_both_signs`.
 
 Shapes: C labels, D hidden.
 """
@@ -154,7 +154,7 @@ def write_head(
     """
     config: dict = {"finetuning_task": head.task_name}
     ours = task_heads.head_tensors(checkpoint.tensors, head.task_name)
-    _refuse_lacking(head)
+    _refuse_lacking(head, checkpoint.encoders["electra"].hidden_size)
     if head.kind == "question_answering":
         for weight in ("kernel", "bias"):
             both = [ours[f"{layer}/{weight}"] for layer in ("dense", "dense_1")]
@@ -167,7 +167,7 @@ def write_head(
     if head.kind in PROBLEM_TYPES:
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in ours:
-            ours = _with_made_layer(ours, checkpoint)
+            ours = _both_signs(ours["dense/kernel"], ours["dense/bias"])
     segment = head.segment_of_words() if head.kind == "tagging" else 0
     if segment:
         errors.warn(
@@ -178,15 +178,25 @@ def write_head(
     return config, {there: transposed(n, ours[n]) for n, there in names}
 
 
-def _refuse_lacking(head: TaskHead) -> None:
+def _refuse_lacking(head: TaskHead, width: int) -> None:
+    """Refuses what transformers' class has no place for."""
     lacking = ""
-    if head.kind != "question_answering":
-        if head.pooling != configs.DEFAULT_POOLING:
-            lacking = f"the {head.pooling} of all tokens' vectors"
-    elif head.options.get("joint_prediction", True):
-        lacking = "an end that depends on the start"
-    elif head.options.get("answerable_classifier", True):
-        lacking = "a classifier of having no answer"
+    if head.kind == "question_answering":
+        if head.options.get("joint_prediction", True):
+            lacking = "an end that depends on the start"
+        elif head.options.get("answerable_classifier", True):
+            lacking = "a classifier of having no answer"
+    elif head.pooling != configs.DEFAULT_POOLING:
+        lacking = f"the {head.pooling} of all tokens' vectors"
+    elif (
+        head.kind in PROBLEM_TYPES
+        and not head.hidden_activation
+        and 2 * (head.num_outputs or 0) > width
+    ):
+        lacking = (
+            f"room for {head.num_outputs} labels in {width} hidden channels, "
+            "two for each"
+        )
     if lacking:
         raise CheckpointError(
             f"{CLASSES[head.kind]} lacks {lacking}, which the head "
@@ -194,27 +204,15 @@ def _refuse_lacking(head: TaskHead) -> None:
         )
 
 
-def _with_made_layer(
-    ours: Mapping[str, np.ndarray], checkpoint: Checkpoint
-) -> dict[str, np.ndarray]:
-    """The head for classification: out_proj(gelu(dense(x))).
+def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
+    """The head for classification there: out_proj(gelu(dense(x))).
 
     The original's head is one dense layer, y = x W + b, without the hidden
     layer. As gelu(y) - gelu(-y) = y Phi(y) + y Phi(-y) = y, a hidden layer that
     computes every y and every -y, and an output layer that subtracts the one
-    from the other, is the same function. That takes two hidden channels for
-    each label. With more labels than that, the hidden layer is x + c with c so
-    large that gelu does not change it (see `_with_shifted_identity`), and the
-    output layer subtracts c W.
+    from the other, is the same function. Channels 2 i and 2 i + 1 are y and -y
+    of label i; the rest is 0.
     """
-    kernel, bias = ours["dense/kernel"], ours["dense/bias"]
-    if 2 * kernel.shape[1] > kernel.shape[0]:
-        return _with_shifted_identity(kernel, bias, checkpoint)
-    return _both_signs(kernel, bias)
-
-
-def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
-    """Channels 2 i and 2 i + 1 are y and -y of label i; the rest is 0."""
     width, num_labels = kernel.shape
     channels = np.arange(2 * num_labels)
     signs = np.where(channels % 2, -1, 1).astype(np.float32)
@@ -228,33 +226,6 @@ def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
     made["hidden/bias"][channels] = signs * np.repeat(bias, 2)
     made["dense/kernel"][channels, channels // 2] = signs
     return made
-
-
-def _with_shifted_identity(
-    kernel: np.ndarray, bias: np.ndarray, checkpoint: Checkpoint
-) -> dict[str, np.ndarray]:
-    """A hidden layer that gelu leaves alone: x + c.
-
-    x comes from a LayerNorm, so no channel of it is below
-    beta - |gamma| sqrt(D - 1); c lifts that to 6, from where on gelu is the
-    identity in float32.
-    """
-    config = checkpoint.encoders["electra"]
-    width = config.hidden_size
-    last = f"electra/encoder/layer_{config.num_hidden_layers - 1}/output"
-    gamma, beta = (
-        checkpoint.tensors[f"{last}/LayerNorm/{name}"].astype(np.float64)
-        for name in ("gamma", "beta")
-    )
-    lowest = beta - np.abs(gamma) * np.sqrt(width - 1)
-    shift = (6.0 - np.minimum(lowest, 6.0)).astype(np.float32)
-    product = shift.astype(np.float64) @ kernel.astype(np.float64)
-    return {
-        "hidden/kernel": np.eye(width, dtype=np.float32),
-        "hidden/bias": shift,
-        "dense/kernel": kernel,
-        "dense/bias": (bias - product).astype(np.float32),
-    }
 
 
 def _without_made_layer(

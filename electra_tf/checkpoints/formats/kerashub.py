@@ -269,9 +269,6 @@ def _load(path: str):
 
     preset = read_json(os.path.join(path, CONFIG_FILE), config=dict)
     registered = str(preset.get("registered_name"))
-    policy = (preset.get("config") or {}).get("dtype")
-    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
-        registered += f" with a {policy.get('class_name')}; is it quantised?"
     if registered.partition(">")[2] != "ElectraBackbone":
         raise CheckpointError(
             f"Expected the preset of an ElectraBackbone in {path}. Received: "

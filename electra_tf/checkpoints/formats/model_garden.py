@@ -182,22 +182,13 @@ def read(path: str | os.PathLike) -> Checkpoint:
             tensor = tensor.reshape(-1, tensor.shape[-1])
         tensors[name] = tensor
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
-    file = os.path.join(folder, PARAMS_FILE)
-    said = _read_params(file)
     known = {
         "hidden_act": HIDDEN_ACTS["gelu"],
-        **{n: said[n] for n in sizes.NOT_IN_TENSORS if n in said},
+        **_read_params(os.path.join(folder, PARAMS_FILE)),
         "num_attention_heads": (saved.shapes[query] or [0])[0],
     }
     unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
     checkpoint = sizes.read_sizes(tensors, prefix, {"electra": known})
-    for name, value in said.items():
-        ours = getattr(checkpoint.encoders["electra"], name)
-        if value is not None and value != ours:
-            raise CheckpointError(
-                f"{file} says {SETTINGS[name]}={value!r}, but the tensors "
-                f"beside it have {SETTINGS[name]}={ours}"
-            )
     return dataclasses.replace(
         checkpoint,
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
@@ -350,5 +341,9 @@ def _read_params(file: str) -> dict:
             f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and no "
             f"norm_first in {file}. Received: {activation} and {norm_first}"
         )
-    known = {o: settings[t] for o, t in SETTINGS.items() if t in settings}
+    known = {
+        ours: settings[theirs]
+        for ours, theirs in SETTINGS.items()
+        if settings.get(theirs) is not None
+    }
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

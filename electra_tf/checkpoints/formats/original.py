@@ -90,18 +90,14 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         hparams = read_json(hparams_file)
     hparams = hparams or {}
     said = _encoder_settings(hparams, prefix)
-    known = {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
-    of_generator = {n: known[n] for n in known if n != "num_attention_heads"}
+    of_generator = {
+        name: said[name]
+        for name in sizes.NOT_IN_TENSORS
+        if name in said and name != "num_attention_heads"
+    }
     checkpoint = sizes.read_sizes(
-        tensors, prefix, {"electra": known, "generator": of_generator}
+        tensors, prefix, {"electra": said, "generator": of_generator}
     )
-    for name in said.keys() - known.keys():
-        ours = getattr(checkpoint.discriminator, name, said[name])
-        if ours != said[name]:
-            raise CheckpointError(
-                f"The settings of {prefix} say {name}={said[name]}, but its "
-                f"tensors have {name}={ours}"
-            )
     if unused:
         errors.warn(f"{prefix}: nothing reads {summarize(unused)}")
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
@@ -172,20 +168,18 @@ def _warn_of_others(checkpoint: Checkpoint) -> None:
     head = checkpoint.head
     if head is None:
         return
-    segment = head.segment_of_words()
     others = {
-        f"reads the {head.pooling} of all tokens' vectors": (
-            head.pooling != configs.DEFAULT_POOLING
+        f"pooling={head.pooling}": head.pooling != configs.DEFAULT_POOLING,
+        "a hidden layer": head.hidden_activation is not None,
+        f"segment={head.segment}": (
+            head.kind == "tagging"
+            and head.segment_of_words() != TAGGING_SEGMENT
         ),
-        "has a hidden layer": head.hidden_activation is not None,
-        f"reads words in segment {segment}": (
-            head.kind == "tagging" and segment != TAGGING_SEGMENT
-        ),
-        "reads a long text in windows": "windows" in head.options,
+        "windows": "windows" in head.options,
     }
     if said := [what for what, is_so in others.items() if is_so]:
         errors.warn(
-            f"the head {head.task_name!r} {' and '.join(said)}, unlike those "
+            f"the head {head.task_name!r} has {', '.join(said)}, unlike those "
             "of the original, which answers otherwise"
         )
 
@@ -259,10 +253,10 @@ def _encoder_settings(hparams: dict, prefix: str) -> dict[str, typing.Any]:
     files.check_fields(hparams, source, **_HPARAMS)
     names = {*original_settings.PRETRAINING, *original_settings.FINETUNING}
     fields = {field.name for field in dataclasses.fields(configs.EncoderConfig)}
-    for name in hparams.keys() - names - fields:
+    if unknown := hparams.keys() - names - fields:
         raise CheckpointError(
-            f"{source}: unknown hparam {name}."
-            + errors.did_you_mean(name, sorted(names))
+            f"{source}: unknown hparam {min(unknown)}."
+            + errors.did_you_mean(min(unknown), sorted(names))
         )
     if not hparams or hparams.keys() & (fields - names):
         return {n: hparams[n] for n in fields & hparams.keys()}

@@ -176,7 +176,6 @@ def test_refuses_an_odd_head(changes, message):
             "num_outputs must be the width of .*layer, 3. Received: 2",
         ),
         ("classification", {"labels": [*"aba"]}, "differ. Received: a, b, a"),
-        ("tagging", {"segment": -1}, "segment must be one of the 2"),
     ],
 )
 def test_refuses_a_head_that_is_not_that_of_the_weights(

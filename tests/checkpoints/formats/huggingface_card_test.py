@@ -15,7 +15,9 @@ def test_a_fine_tuned_model(tmp_path):
     assert data.library_name == "transformers"
     assert data.pipeline_tag == "text-classification"
     assert "\n# my model\n" in text
-    assert "* 2 layers, 8 wide, 2 attention heads, feed-forward 16\n" in text
+    assert (
+        "* 2 layers, 8 wide, a vocabulary of 20 tokens, 12 positions\n" in text
+    )
     assert "* text is lower-cased\n" in text
 
 

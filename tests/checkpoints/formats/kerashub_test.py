@@ -242,16 +242,6 @@ def test_the_tokenizers_agree(tmp_path, tokens, do_lower_case, lines):
     )
 
 
-def test_recognises_presets_of_any_backbone(preset, tmp_path):
-    assert kerashub.recognise(preset)
-    assert not kerashub.recognise(tmp_path)
-    assert not kerashub.recognise(tmp_path / "missing")
-    config = tmp_path / "config.json"
-    for text in ("", "[1]", "[" * 100_000, '{"model_type": "electra"}'):
-        config.write_text(text)
-        assert not kerashub.recognise(tmp_path)
-
-
 def edit_config(path, **changes):
     file = path / "config.json"
     config = json.loads(file.read_text())
@@ -276,10 +266,6 @@ def truncate(path):
         (lambda p: edit_config(p, vocab_size=21), "token_embedding"),
         (lambda p: edit_config(p, num_heads=4), "could not be loaded"),
         (lambda p: edit_config(p, num_layers=1), "Expected 25 weights"),
-        (
-            lambda p: edit_config(p, dtype={"class_name": "DTypePolicyMap"}),
-            "is it quantised",
-        ),
         (
             lambda p: (p / "assets/tokenizer/vocabulary.txt").unlink(),
             "vocabulary.txt",
@@ -319,10 +305,3 @@ def test_preset_of_another_architecture(tmp_path):
         errors.CheckpointError, match="Received: keras_hub>BertBackbone"
     ):
         kerashub.read(tmp_path)
-
-
-def test_refuses_a_vocabulary_that_the_tokenizer_refuses(tmp_path):
-    written = models.encoder_alone("abc", vocab_size=3)
-    with pytest.raises(errors.CheckpointError, match="tokenizer refuses"):
-        kerashub.write(written, tmp_path / "a")
-    assert not (tmp_path / "a").exists()
