@@ -23,26 +23,33 @@ _TAGS = {
     "ElectraForQuestionAnswering": "question-answering",
 }
 _TEXT = '"the chef ate the meal"'
-# Inputs, in Python, of those that take another.
-_TEXTS = {
-    "fill-mask": 'f"the chef {model.tokenizer.mask_token} the meal"',
-    "question-answering": f'question="who ate?", context={_TEXT}',
-}
+_MASKED = 'f"the chef {model.tokenizer.mask_token} the meal"'
 _PIPELINE = """from transformers import pipeline
 
 model = pipeline({tag!r}, {path!r})
 print(model({text}))
 """
-_DETECTOR = """import torch
-from transformers import AutoModelForPreTraining, AutoTokenizer
+_MODEL = """import torch
+from transformers import AutoTokenizer, {architecture}
 
 tokenizer = AutoTokenizer.from_pretrained({path!r})
-model = AutoModelForPreTraining.from_pretrained({path!r})
+model = {architecture}.from_pretrained({path!r})
 inputs = tokenizer({text}, return_tensors="pt")
 with torch.no_grad():
-    replaced = model(**inputs).logits[0].sigmoid()
-print(*zip(inputs.tokens(), replaced.tolist()), sep="\\n")
+    outputs = model(**inputs)
 """
+# What follows that for a class that no pipeline of transformers runs.
+_REST = {
+    "ElectraForPreTraining": (
+        "replaced = outputs.logits[0].sigmoid().tolist()\n"
+        'print(*zip(inputs.tokens(), replaced), sep="\\n")\n'
+    ),
+    "ElectraForQuestionAnswering": (
+        "start, end = outputs.start_logits[0], outputs.end_logits[0]\n"
+        "answer = inputs.input_ids[0, start.argmax() : end.argmax() + 1]\n"
+        "print(tokenizer.decode(answer))\n"
+    ),
+}
 
 
 def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
@@ -58,7 +65,9 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
         config = read_json(os.path.join(part, hub_files.CONFIG_FILE))
         architecture = hub_files.architecture(config)
         tag = _TAGS.get(architecture, "")
-        text = _TEXTS.get(tag, _TEXT)
+        text = _MASKED if tag == "fill-mask" else _TEXT
+        if tag == "question-answering":
+            text = f'"who ate?", {text}'
         place = os.path.normpath(
             os.path.join(path, os.path.relpath(part, folder))
         )
@@ -80,9 +89,10 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
         if checkpoint.vocabulary is not None:
             if checkpoint.head and checkpoint.head.has_pairs:
                 text = f'{{"text": {text}, "text_pair": "somebody ate"}}'
-            lines = (_PIPELINE if tag else _DETECTOR).format(
-                tag=tag, path=place, text=text
-            )
+            rest = _REST.get(architecture)
+            lines = (_MODEL if rest else _PIPELINE).format(
+                tag=tag, path=place, text=text, architecture=architecture
+            ) + (rest or "")
             sections += ["## Use", f"```python\n{lines}```\n"]
         write_atomically(os.path.join(part, CARD_FILE), "\n\n".join(sections))
 
