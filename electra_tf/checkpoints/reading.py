@@ -76,11 +76,15 @@ def recognise(path: str | os.PathLike) -> str:
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
-        received = f"{path}, a folder with {', '.join(names[:5]) or 'nothing'}"
+        received = (
+            f"{path}, a folder with {', '.join(names[:5]) or 'nothing in it'}"
+        )
         several = [n for n in names if n.endswith(".index")]
         if several:
             last = os.path.join(path, several[-1].removesuffix(".index"))
-            received += f", of which nothing says the last: name one, as {last}"
+            received += (
+                f", of which nothing says the last: name one, such as {last}"
+            )
     raise CheckpointError(
         "Expected a checkpoint: a model directory of electra_tf, a folder or "
         "prefix of the original's model.ckpt-N, or a directory of Hugging "
@@ -215,7 +219,9 @@ def load_model(
         network = encoder.Encoder(config, "electra")
         network.build()
     else:
-        held = f"fine-tuned for {head.kind}" if head else "with an encoder only"
+        held = "with an encoder, but without such a head"
+        if head is not None:
+            held = f"fine-tuned for {head.kind}"
         raise CheckpointError(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {held}"

@@ -61,7 +61,7 @@ def test_assign_all_misses_nothing(network):
 @pytest.mark.parametrize(
     ("files", "name", "message"),
     [
-        ([], "", "a folder with nothing"),
+        ([], "", "a folder with nothing in it"),
         (["a.txt"], "", "a folder with a.txt$"),
         (["a.txt"], "a.txt", "Received: the file .*a.txt$"),
         ([], "nothing", "nothing, does not exist$"),

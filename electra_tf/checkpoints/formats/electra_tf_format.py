@@ -253,7 +253,9 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
         return None
     if record["class"] == CONVERTED_CLASS:
         head = record.get("head")
-        return head and task_heads.head_from_dict(head, model_dir)
+        if head is None:
+            return None
+        return task_heads.head_from_dict(head, model_dir)
     name = model_directory.MODEL_FILE
     path = os.path.join(model_dir, name)
     model = _read_of_finetuning(model_dir, name, tasks=list[dict])
