@@ -172,7 +172,7 @@ def _treated(
         )
         # What was said of accents was said with the other.
         vocab = dataclasses.replace(vocab, strip_accents=None)
-    vocab = dataclasses.replace(vocab, **asked)
+    vocab = dataclasses.replace(vocab, **asked)  # type: ignore[arg-type]
     if vocab.do_lower_case is not None:
         return vocab
     for line in vocab.case_notes():

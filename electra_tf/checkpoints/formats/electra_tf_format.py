@@ -216,7 +216,7 @@ def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
-    encoders = {
+    encoders: dict = {
         "electra": record.get("encoder"),
         "generator": record.get("generator"),
     }

@@ -123,7 +123,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         files.write_weights(tensors, folder)
         config_file = os.path.join(folder, CONFIG_FILE)
         write_json(config_file, config, **files.AS_THEY_DO)
-        ours = {
+        ours: dict = {
             "head": checkpoint.head and dataclasses.asdict(checkpoint.head),
             "max_seq_length": checkpoint.max_seq_length,
         }
