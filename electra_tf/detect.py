@@ -36,9 +36,7 @@ def make_parser() -> arguments.ArgumentParser:
         help="a pre-trained checkpoint of any format, with the discriminator's "
         "head",
     )
-    parser.add_argument(
-        "--vocab-file", help="where the checkpoint comes without a vocabulary"
-    )
+    arguments.add_vocabulary(parser)
     parser.add_argument("--html", metavar="FILE", help="write a page, too")
     parser.add_argument(
         "--json", action="store_true", help="print JSON lines instead"
@@ -57,7 +55,9 @@ def _detect(args: argparse.Namespace) -> None:
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import detector
 
-    found = detector.Detector(args.checkpoint, args.vocab_file)
+    found = detector.Detector(
+        args.checkpoint, args.vocab_file, args.do_lower_case
+    )
     in_colour = judged_text.uses_colour(
         args.color, sys.stdout.isatty(), os.environ
     )

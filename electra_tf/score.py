@@ -36,9 +36,7 @@ def make_parser() -> arguments.ArgumentParser:
         help="a pre-trained checkpoint of any format: Electric, a masked "
         "language model, or an ELECTRA with its generator",
     )
-    parser.add_argument(
-        "--vocab-file", help="where the checkpoint comes without a vocabulary"
-    )
+    arguments.add_vocabulary(parser)
     parser.add_argument(
         "--method",
         choices=scored_text.METHODS,
@@ -78,7 +76,8 @@ def _score(args: argparse.Namespace) -> None:
     from electra_tf.inference import scorer as scorer_lib
 
     scorer = scorer_lib.Scorer(
-        args.checkpoint, args.vocab_file, args.method, args.batch_size
+        *(args.checkpoint, args.vocab_file, args.method, args.batch_size),
+        do_lower_case=args.do_lower_case,
     )
     arguments.say("score", scorer_lib.DESCRIPTIONS[scorer.method])
 

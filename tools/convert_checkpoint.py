@@ -41,19 +41,10 @@ def main(argv=None) -> int:
     add("--input", required=True, help="the checkpoint, of any format")
     add("--output", required=True, help="a folder that is new or empty")
     add("--output-format", required=True, choices=OUTPUT_FORMATS)
-    add(
-        "--vocab-file",
-        help="the vocabulary, one token a line, where the input carries none",
-    )
-    add(
-        "--do-lower-case",
-        type=_boolean,
-        metavar="true|false",
-        help="whether text is lower-cased, where the input does not say",
-    )
+    arguments.add_vocabulary(parser)
     add(
         "--strip-accents",
-        type=_boolean,
+        type=arguments.boolean,
         metavar="true|false",
         help="whether accents are dropped (default: with lower-casing)",
     )
@@ -75,16 +66,7 @@ def main(argv=None) -> int:
         default=True,
         help="compare the output with the input (default)",
     )
-    add("--verbose", action="store_true", help="name every variable")
     return arguments.run(_convert, parser, argv)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(
-            f"expected true or false, received {text!r}"
-        )
-    return text.lower() == "true"
 
 
 def _convert(args: argparse.Namespace) -> None:

@@ -32,6 +32,7 @@ def main(argv=None) -> int:
         help="directory of a run, or a checkpoint of another format",
     )
     add("--output", required=True, help="directory of the versions")
+    arguments.add_vocabulary(parser)
     add(
         "--format",
         choices=("saved_model", "litert"),
@@ -69,6 +70,8 @@ def _export(args) -> None:
         "kind": args.kind,
         "has_pairs": args.pairs,
         "max_seq_length": args.max_seq_length,
+        "vocab_file": args.vocab_file,
+        "do_lower_case": args.do_lower_case,
     }
     # Imports TensorFlow: late, so that --help is quick.
     if args.format == "litert":

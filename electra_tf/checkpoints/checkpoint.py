@@ -59,7 +59,6 @@ class Checkpoint:
         adds their verdict; None where the checkpoint does not say.
       assumed: Fields of `configs.EncoderConfig` that nothing beside the
         tensors says, so that they have their defaults (heads 64 wide).
-      notes: Remarks for the user, such as a setting that does not travel.
     """
 
     tensors: dict[str, np.ndarray]
@@ -80,7 +79,6 @@ class Checkpoint:
     max_seq_length: int | None = None
     is_electric: bool | None = None
     assumed: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
     @property
     def encoders(self) -> dict[str, configs.EncoderConfig]:
@@ -101,28 +99,15 @@ class Checkpoint:
         names = ("num_attention_heads", "hidden_act")
         return [f"{n}={getattr(first, n)}" for n in names if n in self.assumed]
 
-    @property
-    def remarks(self) -> list[str]:
-        """`notes`, and what answers depend on that nothing says."""
-        lines = list(self.notes)
-        if self.in_doubt:
-            lines.append(
-                f"nothing beside the weights says it, so assumed: "
-                f"{', '.join(self.in_doubt)} (a file hparams.json beside a "
-                "checkpoint of the original says it)"
-            )
-        return lines + (self.head.notes() if self.head else [])
-
-    def notes_of_heads(self) -> list[str]:
-        """A line where `head` is one of several."""
+    def warn_of_heads(self, source: str) -> None:
+        """Warns where `head` is one of several."""
         parts = [name.split("/") for name in self.tensors]
         names = sorted({p[1] for p in parts if p[0] == "task_specific"})
-        if self.head is None or len(names) < 2:
-            return []
-        return [
-            f"of the heads for {', '.join(names)} only that for "
-            f"{self.head.task_name}, the first by name, is taken"
-        ]
+        if self.head is not None and len(names) > 1:
+            errors.warn(
+                f"{source}: of the heads for {', '.join(names)} only that for "
+                f"{self.head.task_name}, the first by name, is taken"
+            )
 
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.
@@ -143,7 +128,6 @@ class Checkpoint:
             max_seq_length=self.max_seq_length,
             unused=self.unused,
             assumed=self.assumed,
-            notes=self.notes,
         )
 
     def refuse_other_head(self, source: str) -> None:
@@ -157,12 +141,10 @@ class Checkpoint:
 
     def check_head(self, source: str) -> None:
         """Raises a CheckpointError where the head does not fit the weights."""
-        head, config = self.head, self.discriminator
+        head = self.head
         if head is None:
             return
         bias = self.tensors.get(f"task_specific/{head.task_name}/dense/bias")
-        segments = config.type_vocab_size if config else 1
-        labels = head.labels or ()
         wrong = ""
         if bias is None:
             wrong = f"there must be tensors of {head.task_name!r}"
@@ -171,15 +153,8 @@ class Checkpoint:
                 f"num_outputs must be the width of the head's layer, "
                 f"{len(bias)}. Received: {head.num_outputs}"
             )
-        elif len(set(labels)) < len(labels):
-            wrong = f"labels must differ. Received: {', '.join(labels)}"
-        elif head.kind == "tagging" and not (
-            0 <= head.segment_of_words() < segments
-        ):
-            wrong = (
-                f"a tagger's segment must be one of the {segments} that the "
-                f"encoder has, counted from 0. Received: {head.segment}"
-            )
+        elif len(set(head.labels or ())) < len(head.labels or ()):
+            wrong = f"labels must differ. Received: {', '.join(head.labels)}"
         if wrong:
             raise errors.CheckpointError(f"{source}: {wrong}")
 
@@ -210,15 +185,12 @@ class Checkpoint:
             return self
         spare = (f"[unused{i}]" for i in range(rows + missing))
         new = [t for t in spare if t not in set(tokens)][:missing]
-        line = (
+        errors.warn(
             f"the last {missing} rows of the embedding table have no token in "
             f"the vocabulary: taken for padding, {new[0]} to {new[-1]}"
         )
-        return dataclasses.replace(
-            self,
-            vocabulary=dataclasses.replace(vocab, tokens=(*tokens, *new)),
-            notes=(*self.notes, line),
-        )
+        vocab = dataclasses.replace(vocab, tokens=(*tokens, *new))
+        return dataclasses.replace(self, vocabulary=vocab)
 
 
 def summarize(names: Iterable[str], most: int = 8) -> str:

@@ -67,25 +67,19 @@ def _start_generator(config, vocab, model) -> None:
     own = ("generator/", "generator_predictions/")
     variables = [v for v in model.variables if v.path.startswith(own)]
     tensors = _as_generator(checkpoint.tensors, scope)
-    reading.assign_all(
-        dataclasses.replace(checkpoint, tensors=tensors),
-        variables,
-        path,
-        "the generator",
-    )
+    checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
+    reading.assign_all(checkpoint, variables, path, "the generator")
     _warn_of_others(config, vocab.tokens, checkpoint)
-    lines = [f"generator from {path}: {len(variables)} variables"]
-    if unused := sorted(tensors.keys() - {v.path for v in variables}):
-        # Shared embeddings are the discriminator's, and may be another's there.
-        if not config.init_checkpoint:
-            raise errors.ConfigError(
-                "PretrainingConfig.init_generator_checkpoint needs "
-                "ElectraConfig.untied_generator_embeddings=True, or "
-                "init_checkpoint to take the shared embeddings from. Received: "
-                f"{path}, of which nothing would take {summarize(unused)}"
-            )
-        lines.append(f"  shared, so from init_checkpoint: {summarize(unused)}")
-    _say(lines)
+    _say([f"generator from {path}: {len(variables)} variables"])
+    unused = sorted(tensors.keys() - {v.path for v in variables})
+    # Shared embeddings are the discriminator's, and may be another's there.
+    if unused and not config.init_checkpoint:
+        raise errors.ConfigError(
+            "PretrainingConfig.init_generator_checkpoint needs ElectraConfig."
+            "untied_generator_embeddings=True, or init_checkpoint to take the "
+            f"shared embeddings from. Received: {path}, of which nothing would "
+            f"take {summarize(unused)}"
+        )
 
 
 def _as_generator(

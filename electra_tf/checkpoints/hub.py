@@ -28,11 +28,6 @@ def local_path(path: str | os.PathLike) -> str:
       CheckpointError: If it is neither in the cache nor to be had.
     """
     path = os.fspath(path)
-    if path.startswith("kaggle://"):
-        raise errors.CheckpointError(
-            "Expected a folder: keras_hub.models.Backbone.from_preset(handle)"
-            f".save_to_preset(folder) makes it of a handle. Received: {path}"
-        )
     if not path.startswith(HANDLE):
         return path
     match = _HANDLE.fullmatch(path)

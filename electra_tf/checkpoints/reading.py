@@ -36,10 +36,9 @@ def format_module(name: str) -> types.ModuleType:
     """The module of one of `FORMATS`.
 
     It has `recognise(path)`, `read(path)` and `write(checkpoint, path)`, the
-    path of a folder; where the format cannot hold all of a checkpoint,
-    `notes(checkpoint)`, of one to be written, a line each; and, where models
-    have a page that says what they are,
-    `write_card(checkpoint, folder, path, source, scores)`.
+    path of a folder; both warn of what the other side has not got. Where models
+    have a page that says what they are, it has
+    `write_card(checkpoint, folder, path, source)`.
 
     Where another library can run the format, `forward(path, inputs)` takes
     `input_ids`, `input_mask` and `segment_ids` <int32>[B, L] and returns what
@@ -77,13 +76,14 @@ def recognise(path: str | os.PathLike) -> str:
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        received = f"{path}, a folder with {shown or 'nothing in it'}"
+        received = (
+            f"{path}, a folder with {', '.join(names[:5]) or 'nothing in it'}"
+        )
         several = [n for n in names if n.endswith(".index")]
         if several:
+            last = os.path.join(path, several[-1].removesuffix(".index"))
             received += (
-                ", of which nothing says the last: name one, such as "
-                f"{os.path.join(path, several[-1].removesuffix('.index'))}"
+                f", of which nothing says the last: name one, such as {last}"
             )
     raise CheckpointError(
         "Expected a checkpoint: a model directory of electra_tf, a folder or "
@@ -93,45 +93,91 @@ def recognise(path: str | os.PathLike) -> str:
 
 
 def read_checkpoint(
-    path: str | os.PathLike, vocab_file: str | None = None, **settings
+    path: str | os.PathLike,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+    **settings,
 ) -> Checkpoint:
-    """Reads a checkpoint of any format, and warns of each of its remarks.
+    """Reads a checkpoint of any format, and warns of what is odd in it.
 
     Args:
       path: See `recognise`.
       vocab_file: A vocabulary in place of the checkpoint's own.
+      do_lower_case: Whether text is lower-cased; None for what the vocabulary
+        or the checkpoint says, and where neither does, whether the vocabulary
+        has no capitals.
+      strip_accents: Likewise for accents; they follow lower-casing.
       **settings: What else the format's `read` takes.
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
         or what is said of its head does not fit the weights.
     """
-    name, path = os.fspath(path), hub.local_path(path)
+    path = hub.local_path(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
+    vocab = checkpoint.vocabulary
     if vocab_file:
-        vocab = vocabulary.read(vocab_file)
-        if vocab is None:
+        given = vocabulary.read(vocab_file)
+        if given is None:
             raise CheckpointError(
                 f"Expected a vocabulary file. Received: {vocab_file}, which "
                 "does not exist"
             )
-        own = checkpoint.vocabulary
-        vocab = vocabulary.in_place_of(own, vocab, vocab_file)
-        checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
+        vocab = vocabulary.in_place_of(vocab, given, vocab_file)
+    vocab = _treated(vocab, path, do_lower_case, strip_accents)
+    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
     checkpoint = checkpoint.with_padded_vocabulary()
     checkpoint.check_vocabulary(vocab_file or path)
     checkpoint.check_head(path)
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
+        for line in head.notes():
+            errors.warn(f"{path}: {line}")
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
     if odd:  # No refusal: a run that diverged may be looked at.
-        note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
-        notes = (*checkpoint.notes, note)
-        checkpoint = dataclasses.replace(checkpoint, notes=notes)
-    for remark in checkpoint.remarks:
-        errors.warn(f"{name}: {remark}")
+        errors.warn(
+            f"{path}: {len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
+        )
+    if checkpoint.in_doubt:
+        errors.warn(
+            f"{path}: nothing beside the weights says it, so assumed: "
+            f"{', '.join(checkpoint.in_doubt)} (a file hparams.json beside a "
+            "checkpoint of the original says it)"
+        )
     return checkpoint
+
+
+def _treated(
+    vocab: vocabulary.Vocabulary | None,
+    path: str,
+    do_lower_case: bool | None,
+    strip_accents: bool | None,
+) -> vocabulary.Vocabulary | None:
+    """A vocabulary that says how text is treated: what is asked for counts."""
+    asked = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if vocab is None:
+        if asked:
+            raise CheckpointError(
+                f"{path} has no vocabulary for --do-lower-case and "
+                "--strip-accents: add --vocab-file"
+            )
+        return None
+    known = vocab.do_lower_case
+    if None not in (known, do_lower_case) and known != do_lower_case:
+        errors.warn(
+            f"{path} says do_lower_case={known}: {do_lower_case} counts"
+        )
+        # What was said of accents was said with the other.
+        vocab = dataclasses.replace(vocab, strip_accents=None)
+    vocab = dataclasses.replace(vocab, **asked)  # type: ignore[arg-type]
+    if vocab.do_lower_case is not None:
+        return vocab
+    for line in vocab.case_notes():
+        errors.warn(line)
+    return vocab.settled()
 
 
 def load_model(
@@ -162,18 +208,17 @@ def load_model(
     has_detector = (
         "discriminator_predictions/dense/kernel" in checkpoint.tensors
     )
-    if kind == "encoding":
-        head, has_detector = None, False
-    elif kind == "":
-        checkpoint.refuse_other_head(source)
     network: typing.Any
+    if kind == "":
+        checkpoint.refuse_other_head(source)
     if head is not None and kind == "":
         network = FinetuningModel(config, [task_head.make_head(head, config)])
-        variables = network.variables
-    elif has_detector:
+    elif has_detector and kind != "encoding":
         network = electra.Discriminator(config)
-        variables = network.keras_variables
-    elif kind == "detection":
+    elif kind != "detection":
+        network = encoder.Encoder(config, "electra")
+        network.build()
+    else:
         held = "with an encoder, but without such a head"
         if head is not None:
             held = f"fine-tuned for {head.kind}"
@@ -181,10 +226,7 @@ def load_model(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {held}"
         )
-    else:
-        network = encoder.Encoder(config, "electra")
-        network.build()
-        variables = network.variables
+    variables = getattr(network, "keras_variables", network.variables)
     assign_all(checkpoint, variables, source, "the model")
     return network
 

@@ -64,14 +64,6 @@ _TABLES = {
     "position": "max_position_embeddings",
 }
 
-_OTHERS = {
-    "bert": "BERT",
-    "roberta": "RoBERTa",
-    "albert": "ALBERT",
-    "distilbert": "DistilBERT",
-    "deberta": "DeBERTa",
-}
-
 
 def read_sizes(
     tensors: dict[str, np.ndarray],
@@ -83,12 +75,12 @@ def read_sizes(
     Args:
       tensors: Of all its networks.
       source: Of these.
-      known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
-        scopes for which something beside the tensors says them.
+      known: Scope -> fields of `configs.EncoderConfig`, as far as something
+        beside the tensors says them.
 
     Raises:
       CheckpointError: If there is no ELECTRA, or a tensor of one is missing
-        or has a shape that does not fit.
+        or has a shape that does not fit, or is not what is said.
     """
     refuse_other_architecture(tensors, source)
     encoders: dict[str, configs.EncoderConfig] = {}
@@ -111,19 +103,13 @@ def read_sizes(
         tensors,
         encoders.get("electra"),
         encoders.get("generator"),
-        assumed=assumed_in({"assumed": assumed}),
+        assumed=tuple(n for n in NOT_IN_TENSORS if n in assumed),
     )
 
 
 def not_in_tensors(config: configs.EncoderConfig) -> dict:
     """The settings of an encoder that no shape tells."""
     return {name: getattr(config, name) for name in NOT_IN_TENSORS}
-
-
-def assumed_in(record: Mapping) -> tuple[str, ...]:
-    """The settings that a record of JSON calls assumed."""
-    said = record.get("assumed") or ()
-    return tuple(name for name in NOT_IN_TENSORS if name in said)
 
 
 def usual_heads(hidden_size: int) -> int:
@@ -134,14 +120,11 @@ def usual_heads(hidden_size: int) -> int:
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
     """Refuses a checkpoint of BERT and the like, by its tensors' names."""
     scopes = sorted({re.split("[/.]", name)[0] for name in names})
-    if any(scope in SCOPES for scope in scopes):
-        return
-    shown = ", ".join(scopes[:4]) or "none"
-    received = [f"a {_OTHERS[s]}" for s in scopes if s in _OTHERS]
-    received.append(f"tensors in the scopes {shown}")
-    raise CheckpointError(
-        f"Expected an ELECTRA in {source}. Received: {received[0]}"
-    )
+    if not any(scope in SCOPES for scope in scopes):
+        raise CheckpointError(
+            f"Expected an ELECTRA in {source}. Received: tensors in the scopes "
+            f"{', '.join(scopes[:4]) or 'none'}"
+        )
 
 
 def encoder_config(
@@ -152,10 +135,11 @@ def encoder_config(
 ) -> configs.EncoderConfig:
     """Reads the sizes of one encoder and checks all its tensors.
 
-    `settings` are what no shape tells; the rest has its defaults. A generator's
-    heads are the usual ones where nothing says otherwise, as in the original.
+    What no shape tells and `settings` do not say has its defaults. A
+    generator's heads are then the usual ones, as in the original.
     """
-    settings = dict(settings or {})
+    said = settings or {}
+    settings = {name: said[name] for name in NOT_IN_TENSORS if name in said}
     own = has_tables(tensors, scope)
     tables = f"{scope if own else 'electra'}/embeddings"
     names = [f"{tables}/{kind}_embeddings" for kind in _TABLES]
@@ -195,6 +179,12 @@ def encoder_config(
     except errors.ConfigError as error:
         line = errors.first_line(error)
         raise CheckpointError(f"{source}, scope {scope!r}: {line}") from None
+    for name, value in said.items():
+        if (ours := getattr(config, name)) != value:
+            raise CheckpointError(
+                f"The settings of {source} say {name}={value!r}, but its "
+                f"tensors have {name}={ours!r}"
+            )
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
     if not is_known and not is_usual:
         raise CheckpointError(

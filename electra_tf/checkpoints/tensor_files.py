@@ -29,28 +29,22 @@ def find(path: str | os.PathLike) -> str | None:
     prefix = re.sub(r"\.data-\d{5}-of-\d{5}$", "", prefix)
     if os.path.isdir(prefix):
         state = saving.checkpoint_state(prefix)
-        if state is not None:
-            return _named_by(state.model_checkpoint_path, prefix)
-        # Releases come without the file that names the latest one.
-        names = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
-        return names[0].removesuffix(".index") if len(names) == 1 else None
+        if state is None:
+            # Releases come without the file that names the latest one.
+            names = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
+            return names[0].removesuffix(".index") if len(names) == 1 else None
+        named = state.model_checkpoint_path
+        # The one beside it goes first: TensorFlow writes whole paths, and of a
+        # folder that was copied they are those of the other one.
+        beside = os.path.join(prefix, os.path.basename(named))
+        for there in (beside, named):
+            if files.exists(f"{there}.index"):
+                return there
+        raise CheckpointError(
+            f"Expected the file 'checkpoint' in {prefix} to name one that is "
+            f"there. Received: {os.path.basename(named)}"
+        )
     return prefix if files.exists(prefix + ".index") else None
-
-
-def _named_by(named: str, folder: str) -> str:
-    """What the file "checkpoint" of a folder names, which may have moved.
-
-    The one beside it goes first: TensorFlow writes whole paths, and of a folder
-    that was copied they are those of the other one.
-    """
-    beside = os.path.join(folder, os.path.basename(named))
-    for prefix in (beside, named):
-        if files.exists(f"{prefix}.index"):
-            return prefix
-    raise CheckpointError(
-        f"Expected the file 'checkpoint' in {folder} to name one that is "
-        f"there. Received: {os.path.basename(named)}"
-    )
 
 
 class TensorsOnDisk(Mapping[str, np.ndarray]):

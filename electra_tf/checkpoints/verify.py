@@ -210,19 +210,17 @@ def unequal_tensors(
       Those that are in both but not equal bit by bit, and those that are only
       in the first.
     """
+
+    def bits(tensor):
+        return tensor.dtype, tensor.shape, tensor.tobytes()
+
     unequal, absent = [], []
-    for ours, theirs in (
-        (written.tensors, read_again.tensors),
-        (written.optimizer, read_again.optimizer),
-    ):
-        for name, tensor in ours.items():
-            if name not in theirs:
+    for part in ("tensors", "optimizer"):
+        there = getattr(read_again, part)
+        for name, tensor in getattr(written, part).items():
+            if name not in there:
                 absent.append(name)
-            elif (
-                tensor.dtype != theirs[name].dtype
-                or tensor.shape != theirs[name].shape
-                or tensor.tobytes() != theirs[name].tobytes()
-            ):
+            elif bits(tensor) != bits(there[name]):
                 unequal.append(name)
     return unequal, absent
 
@@ -233,15 +231,14 @@ def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     Returns:
       Such as "max_seq_length=128" or "scale=5.0 (there 1.0)": every field of
       vocabulary and head, and what no shape tells of the encoders, but for
-      their activations, which outputs show; and that something was assumed.
+      their activations, which outputs show.
     """
-    theirs = _settings(read_again)
-    lost = []
+    there, lost = _settings(read_again), []
     for name, value in _settings(written).items():
-        there = theirs.get(name)
-        if value not in (None, there):
-            known = "" if there is None else f" (there {reprlib.repr(there)})"
-            lost.append(f"{name}={reprlib.repr(value)}{known}")
+        other = there.get(name)
+        if value not in (None, other):
+            shown = "" if other is None else f" (there {reprlib.repr(other)})"
+            lost.append(f"{name}={reprlib.repr(value)}{shown}")
     return lost
 
 
@@ -250,15 +247,13 @@ def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
     settings: dict[str, typing.Any] = {
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
-        "assumed": checkpoint.in_doubt or None,
     }
     for scope, config in checkpoint.encoders.items():
         prefix = "generator's " if scope == "generator" else ""
         for name, value in sizes.not_in_tensors(config).items():
-            if name != "hidden_act" and name not in checkpoint.assumed:
+            if name not in ("hidden_act", *checkpoint.assumed):
                 settings[prefix + name] = value
-    vocab = checkpoint.vocabulary
-    if vocab is not None:
+    if (vocab := checkpoint.vocabulary) is not None:
         settings |= vocab.treatment()
         settings["vocabulary"] = f"{len(vocab.tokens)} tokens"
     if checkpoint.head is not None:

@@ -113,6 +113,29 @@ def names(text: str) -> tuple[str, ...]:
 CLEAR = "\r\x1b[K"
 
 
+def boolean(text: str) -> bool:
+    """Reads "true" or "false", in any case."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(
+            f"expected true or false, received {text!r}"
+        )
+    return text.lower() == "true"
+
+
+def add_vocabulary(parser: argparse.ArgumentParser) -> None:
+    """The flags for what a checkpoint may not say of its vocabulary."""
+    parser.add_argument(
+        "--vocab-file",
+        help="the vocabulary, one token a line, where the checkpoint has none",
+    )
+    parser.add_argument(
+        "--do-lower-case",
+        type=boolean,
+        metavar="true|false",
+        help="whether text is lower-cased, where the checkpoint does not say",
+    )
+
+
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
     clear = CLEAR if sys.stderr.isatty() else ""

@@ -2,8 +2,8 @@
 
 What its configure_pretraining.py and configure_finetuning.py have is here,
 setting by setting: `PRETRAINING` and `FINETUNING` hold the name of each, its
-default and where it goes. docs/guides/from-electra.md has the same as tables, and
-how each is read.
+default and where it goes. docs/guides/from-electra.md has the same as tables,
+and how each is read.
 """
 
 import dataclasses

@@ -47,7 +47,7 @@ def summarize(
       the best on dev first. Under "tasks", for each task its description,
       "num_rows", "baseline", split -> <metric>_mean, _median, _stdev, _min and
       _max over the trials of the best setting, and "report": see `_report`. Of
-      a single task all this is at the top. docs/reference/outputs.md has the rest.
+      a single task all this is at the top; see docs/reference/outputs.md.
     """
     tasks = {data.task.name: data for data in parts[0]}
 

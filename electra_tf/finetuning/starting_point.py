@@ -66,7 +66,13 @@ def read(config: FinetuningConfig) -> StartingPoint:
         not what the configuration expects.
     """
     source = config.init_checkpoint
-    checkpoint = reading.read_checkpoint(source)
+    treatment = {n: getattr(config.data, n) for n in vocabulary.TREATMENT}
+    if config.data.vocab_file:  # Whose treatment of text it is then.
+        treatment = {}
+    checkpoint = reading.read_checkpoint(
+        source,
+        **{n: value for n, value in treatment.items() if value is not None},
+    )
     if checkpoint.discriminator is None:
         raise errors.ConfigError(
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
@@ -93,13 +99,9 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {vocab_source}"
         )
-    said = (vocab.do_lower_case, config.data.do_lower_case)
-    if said == (None, None) and not vocab.lower_cases():
-        errors.warn(
-            f"{source}: nothing says whether text is lower-cased, and the "
-            "vocabulary has capitals: it is, as in the original; "
-            "FinetuningDataConfig.do_lower_case=False keeps them"
-        )
+    if config.data.do_lower_case is None:
+        for note in vocab.case_notes():
+            errors.warn(f"{source}: {note}")
     expected = config.expected_encoder or {}
     validation.require_same(
         expected,
@@ -142,7 +144,7 @@ def _treated_as_wanted(
     made_for = vocab.treatment()
     if vocab.text_cleaning == "none":  # Nothing says so.
         del made_for["text_cleaning"]
-    default = {"do_lower_case": True, "strip_accents": True}
+    default = {"do_lower_case": vocab.lower_cases(), "strip_accents": True}
     settings: dict[str, typing.Any] = default | made_for
     for name in ("do_lower_case", "strip_accents", "text_cleaning"):
         wanted = getattr(data, name)
@@ -191,8 +193,7 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         )
     tensors = dict(start.checkpoint.tensors)
     task.hidden_activation = head.hidden_activation
-    for note in start.checkpoint.notes_of_heads():
-        errors.warn(f"{start.source}: {note}")
+    start.checkpoint.warn_of_heads(start.source)
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):

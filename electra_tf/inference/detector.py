@@ -54,6 +54,7 @@ class Detector:
     Args:
       path: A checkpoint of any format with a discriminator's head.
       vocab_file: Where the checkpoint comes without a vocabulary.
+      do_lower_case: Where it does not say whether text is lower-cased.
 
     Attributes:
       max_seq_length: The longest input that the model was trained with;
@@ -64,9 +65,14 @@ class Detector:
         vocabulary.
     """
 
-    def __init__(self, path: str, vocab_file: str | None = None):
+    def __init__(
+        self,
+        path: str,
+        vocab_file: str | None = None,
+        do_lower_case: bool | None = None,
+    ):
         checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file
+            path, vocab_file, do_lower_case
         )
         # Offsets are those of cleaned text, where text is cleaned.
         self._text_cleaning = self._tokenizer.text_cleaning

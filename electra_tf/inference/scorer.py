@@ -222,6 +222,7 @@ class Scorer:
       vocab_file: Where the checkpoint comes without a vocabulary.
       method: ONE_PASS for Electric, MASKED for the others, or AUTO.
       batch_size: Rows that go through the network at once.
+      do_lower_case: Where it does not say whether text is lower-cased.
 
     Attributes:
       method: ONE_PASS or MASKED.
@@ -239,13 +240,14 @@ class Scorer:
         vocab_file: str | None = None,
         method: str = AUTO,
         batch_size: int = 32,
+        do_lower_case: bool | None = None,
     ):
         if method not in METHODS:
             raise ValueError(
                 f"Expected a method of {', '.join(METHODS)}. Received: {method}"
             )
         checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file
+            path, vocab_file, do_lower_case
         )
         self.method = _choose_method(checkpoint, path, method)
         self._vocab = self._tokenizer.vocab

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -38,13 +38,14 @@ class TokenizedText(NamedTuple):
 
 
 def read_checkpoint(
-    path: str, vocab_file: str | None
+    path: str, vocab_file: str | None, do_lower_case: bool | None = None
 ) -> tuple[Checkpoint, tokenization.FullTokenizer]:
     """Reads a checkpoint of any format, with a vocabulary of the user's.
 
     Args:
       path: See `reading.recognise`.
       vocab_file: None for the vocabulary beside the checkpoint.
+      do_lower_case: See `reading.read_checkpoint`.
 
     Returns:
       The checkpoint and its tokenizer.
@@ -53,15 +54,13 @@ def read_checkpoint(
       CheckpointError: If one of them cannot be read, they do not fit, or there
         is no vocabulary.
     """
-    checkpoint = reading.read_checkpoint(path, vocab_file)
+    checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
     vocab = checkpoint.vocabulary
     if vocab is None:
         raise CheckpointError(
             f"Expected a vocabulary beside {path}, found none: name it with "
             "--vocab-file"
         )
-    for note in vocab.case_notes():
-        errors.warn(note)
     return checkpoint, tokenization.FullTokenizer(vocab)
 
 

@@ -402,8 +402,7 @@ class TaskModel(WholeModel):
         variables, what = model.network.electra.variables, "the encoder"
         if is_kept:
             variables, what = model.network.variables, "the model"
-            for note in checkpoint.notes_of_heads():
-                errors.warn(f"{source}: {note}")
+            checkpoint.warn_of_heads(source)
         reading.assign_all(checkpoint, variables, source, what)
         if labels is not None:
             model.given_labels = tuple(inputs.given_labels(labels))

@@ -93,6 +93,8 @@ def load(
     kind: str = kinds.AUTO,
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
 ) -> Source:
     """Rebuilds a model from a checkpoint.
 
@@ -106,6 +108,8 @@ def load(
         encoding.
       has_pairs: Whether the input is two texts; None to go by the task.
       max_seq_length: Where to cut; None for the length of the training.
+      vocab_file: Where the checkpoint comes without a vocabulary.
+      do_lower_case: Where it does not say whether text is lower-cased.
 
     Returns:
       The model and what is known of it.
@@ -114,7 +118,7 @@ def load(
       ValueError: If there is no such model, no vocabulary with it, or it
         cannot do what it is asked for.
     """
-    checkpoint = reading.read_checkpoint(model_dir)
+    checkpoint = reading.read_checkpoint(model_dir, vocab_file, do_lower_case)
     if kind == kinds.AUTO:
         checkpoint.refuse_other_head(model_dir)
         kind = _kind_of(checkpoint)
@@ -157,10 +161,11 @@ def load(
         has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
         **about,
     )
+    if kind in kinds.TASK_KINDS:
+        checkpoint.warn_of_heads(model_dir)
     notes = _notes(checkpoint, found, has_pairs)
     for note in notes:
         errors.warn(note)
-    notes = [*checkpoint.remarks, *notes]
     metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(found, metadata=metadata)
 
@@ -200,8 +205,6 @@ def _notes(
 ) -> list[str]:
     """What whoever asks the model should know, a line each."""
     notes: list[str] = []
-    if found.kind in kinds.TASK_KINDS:
-        notes += checkpoint.notes_of_heads()
     least, greatest = found.min_value, found.min_value + found.scale
     if found.kind == "regression" and not task_head.float32_tells_apart(
         least, greatest
@@ -296,11 +299,10 @@ def _tokenizer(
     checkpoint: Checkpoint, model_dir: str, vocab_dir: str
 ) -> tuple[tokenization.FullTokenizer, str]:
     found = checkpoint.vocabulary
-    if found is None or found.do_lower_case is None:
+    if found is None:
         raise errors.ConfigError(
-            f"Expected {model_dir} to say its vocabulary and whether text is "
-            "lower-cased: convert it with electra-tf convert "
-            "--vocab-file --do-lower-case"
+            f"Expected a vocabulary beside {model_dir}, found none: name it "
+            "with --vocab-file"
         )
     vocabulary.write(found, vocab_dir)
     vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)

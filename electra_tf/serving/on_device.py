@@ -38,6 +38,8 @@ def export(
     kind: str = kinds.AUTO,
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
 ) -> list[str]:
     """Writes a model in float32, and with weights of 8 bits.
 
@@ -45,7 +47,8 @@ def export(
     whose ranges are those of the weights and of the activations at hand.
 
     Args:
-      model_dir, kind, has_pairs, max_seq_length: See `exportable.load`.
+      model_dir, kind, has_pairs, max_seq_length, vocab_file, do_lower_case: See
+        `exportable.load`.
       output_dir: Gets the files; those of an earlier export are replaced.
 
     Returns:
@@ -56,7 +59,8 @@ def export(
     """
     with tempfile.TemporaryDirectory() as vocab_dir:
         found = exportable.load(
-            model_dir, vocab_dir, kind, has_pairs, max_seq_length
+            *(model_dir, vocab_dir, kind, has_pairs, max_seq_length),
+            *(vocab_file, do_lower_case),
         )
         models = convert(found)
         with files.writing(output_dir):

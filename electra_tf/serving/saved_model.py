@@ -49,6 +49,8 @@ def export(
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
     name: str | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
 ) -> str:
     """Writes the next version of a SavedModel, and what its server needs.
 
@@ -63,6 +65,8 @@ def export(
       max_seq_length: Likewise.
       name: What the server calls the model; by default as `output_dir` is
         called.
+      vocab_file: As in `exportable.load`.
+      do_lower_case: Likewise.
 
     Returns:
       Path of the new version.
@@ -73,7 +77,8 @@ def export(
     files.refuse_signs(output_dir, "--output")
     with tempfile.TemporaryDirectory() as vocab_dir:
         found = exportable.load(
-            model_dir, vocab_dir, kind, has_pairs, max_seq_length
+            *(model_dir, vocab_dir, kind, has_pairs, max_seq_length),
+            *(vocab_file, do_lower_case),
         )
         model = make_served_model(found)
         name = server_files.model_name(output_dir, name)

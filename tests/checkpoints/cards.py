@@ -21,12 +21,10 @@ OF_EACH_KIND = {
 }
 
 
-def write(checkpoint, folder, scores=None) -> dict[str, str]:
+def write(checkpoint, folder) -> dict[str, str]:
     """Writes models; returns the text of each card, by its folder."""
     huggingface.write(checkpoint, str(folder))
-    huggingface.write_card(
-        checkpoint, str(folder), str(folder), "a toy", scores
-    )
+    huggingface.write_card(checkpoint, str(folder), str(folder), "a toy")
     return {
         str(path.parent.relative_to(folder)): path.read_text()
         for path in folder.rglob("README.md")

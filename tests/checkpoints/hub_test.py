@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf import errors
-from electra_tf.checkpoints import converting, hub, reading
+from electra_tf.checkpoints import converting, reading
 from tests.checkpoints import models
 
 
@@ -85,13 +85,6 @@ def test_a_conversion_reads_a_handle(hub_cache, tmp_path, capsys):
     models.assert_same_tensors(reading.read_checkpoint(output), expected)
     out = capsys.readouterr().out
     assert out.startswith("hf://owner/name: a Hugging Face directory\n")
-
-
-def test_no_handle_is_left_as_it_is(tmp_path):
-    assert hub.local_path(tmp_path) == str(tmp_path)
-    assert hub.local_path("gs://bucket/model") == "gs://bucket/model"
-    with pytest.raises(errors.CheckpointError, match="from_preset.*kaggle://"):
-        hub.local_path("kaggle://keras/electra/keras/small")
 
 
 def test_a_handle_without_its_scheme_is_told(tmp_path, monkeypatch):

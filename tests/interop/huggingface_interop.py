@@ -23,7 +23,7 @@ from electra_tf.checkpoints.formats import (
 from electra_tf.errors import CheckpointError
 from electra_tf.text import tokenization
 from electra_tf.text.vocabulary import Vocabulary
-from tests import helpers
+from tests import helpers, notices
 from tests.checkpoints import models
 from tools import convert_checkpoint
 
@@ -134,7 +134,7 @@ def test_there_and_back(tmp_path, name, settings, has_projection):
     ("kind", "num_outputs"),
     [
         ("classification", 3),
-        ("classification", 6),  # More than half the hidden channels.
+        ("classification", 4),  # Half the hidden channels.
         ("regression", 1),
         ("tagging", 5),
         ("question_answering", 0),
@@ -305,25 +305,6 @@ def test_the_command_prints_parity(tmp_path, capsys):
     assert "parity of the output with huggingface its" in out
 
 
-def test_settings_of_ours_outlive_a_training_there(tmp_path):
-    checkpoint = models.finetuned("regression", 1, max_seq_length=9)
-    options = {"min_value": 1.0, "scale": 4.0}
-    head = dataclasses.replace(checkpoint.head, options=options)
-    vocabulary = dataclasses.replace(
-        models.VOCABULARY, text_cleaning="kcelectra"
-    )
-    checkpoint = dataclasses.replace(
-        checkpoint, head=head, vocabulary=vocabulary
-    )
-    huggingface.write(checkpoint, str(tmp_path / "ours"))
-    for name in ("AutoModelForSequenceClassification", "AutoTokenizer"):
-        theirs = getattr(transformers, name).from_pretrained(tmp_path / "ours")
-        theirs.save_pretrained(tmp_path / "theirs")
-    read = reading.read_checkpoint(tmp_path / "theirs")
-    assert (read.head, read.max_seq_length) == (head, 9)
-    assert read.vocabulary == vocabulary
-
-
 @pytest.mark.parametrize("lower", [True, False, None])
 @pytest.mark.parametrize("strip", [True, False, None])
 @pytest.mark.parametrize(
@@ -348,15 +329,16 @@ def test_a_tokenizer_is_read_as_they_read_it(tmp_path, lower, strip, name):
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({n: v for n, v in settings.items() if v is not None})
     )
-    read = reading.read_checkpoint(tmp_path)
+    with notices.heard() as said:
+        read = reading.read_checkpoint(tmp_path)
     ours = tokenization.FullTokenizer(read.vocabulary)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     special = [[2, *row, 3] for row in ours.tokenize(TEXTS).to_list()]
     equal = special == theirs(TEXTS)["input_ids"]
-    is_lossy = "strip_accents=True" in " ".join(read.notes[:-1])
+    is_lossy = "strip_accents=True" in " ".join(said)
     assert equal or is_lossy, (special, theirs(TEXTS)["input_ids"])
     # The tokenizer itself, in a text.
     text = "unable [MASK]"
     expected = theirs(text, add_special_tokens=False)["input_ids"]
     assert ours.tokenize([text]).to_list() != [expected]
-    assert "such as [MASK]" in read.notes[-1]
+    assert "such as [MASK]" in " ".join(said)

@@ -113,7 +113,7 @@ def _write_what_travels(read: Checkpoint, path: str) -> Checkpoint:
 def _left_behind(read: Checkpoint, sent: Checkpoint) -> set[str]:
     """What of a checkpoint transformers is known not to hold."""
     left = read.optimizer.keys() | (read.tensors.keys() - sent.tensors.keys())
-    if any("two-tower" in note for note in huggingface.notes(sent)):
+    if sizes.has_towers(sent.tensors):
         left |= {n for n in read.tensors if n.split("/")[0] in _TWO_TOWERS}
     if sent.head is not None:  # Theirs is one model for each task.
         ours = f"task_specific/{sent.head.task_name}/"

@@ -41,13 +41,6 @@ _FIELDS = {
     **dict.fromkeys(("model", "data", "encoder", "generator", "head"), dict),
     **dict.fromkeys(("max_seq_length", "global_step"), int),
     "is_electric": bool,
-    "assumed": list[str],
-}
-_MODEL_FIELDS = {"max_seq_length": int, "electric_objective": bool}
-_DATA_FIELDS = {
-    **dict.fromkeys(("do_lower_case", "strip_accents"), bool),
-    "max_seq_length": int,
-    "vocab_file": str,
 }
 
 
@@ -78,10 +71,9 @@ def read(path: str) -> Checkpoint:
             f"with {', '.join(sorted(saved)[:3])}"
         )
     optimizer: Mapping = _part(saved, "optimizer")
-    notes = []
     if disentangled.DELTA in tensors:
         tensors, optimizer = disentangled.fold(tensors), {}
-        notes.append(
+        errors.warn(
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
             "behind"
@@ -106,8 +98,6 @@ def read(path: str) -> Checkpoint:
         ),
         max_seq_length=settings.get("max_seq_length"),
         is_electric=settings.get(electric),
-        assumed=sizes.assumed_in(record) or checkpoint.assumed,
-        notes=tuple(notes),
     )
 
 
@@ -146,7 +136,6 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
         "is_electric": checkpoint.is_electric,
-        "assumed": list(checkpoint.assumed),
     }
     write_json(os.path.join(path, model_directory.CONFIG_FILE), record)
 
@@ -167,8 +156,6 @@ def _read_record(model_dir: str) -> dict:
     model_directory.refuse_other_format(record, path)
     section = _SECTIONS[record["class"]]
     check_fields(record, path, [section] if section else [])
-    check_fields(record.get("data") or {}, path, **_DATA_FIELDS)
-    check_fields(record.get("model") or {}, path, **_MODEL_FIELDS)
     return record
 
 
@@ -178,38 +165,24 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
         return path
     is_run = os.path.abspath(path) == os.path.abspath(model_dir)
     if record["class"] == "FinetuningConfig" and is_run:
+        name = model_directory.RESULTS_FILE
         results = _read_of_finetuning(
-            model_dir,
-            model_directory.RESULTS_FILE,
-            ["best_on_dev"],
-            best_on_dev=int,
+            model_dir, name, "best_on_dev", best_on_dev=int
         )
         path = model_directory.trial_dir(model_dir, results["best_on_dev"])
     folder = model_directory.weights_dir(path)
     saving.checkpoint_state(folder)  # Refuses what is damaged.
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
-        whole = [p for p in saving.checkpoints_of(folder) if saving.is_whole(p)]
-        names = ", ".join(map(os.path.basename, whole))
         raise CheckpointError(
             f"Expected a checkpoint in {folder}. Received: none that its file "
-            "'checkpoint' names"
-            + (
-                f". Whole are {names}: the run, started again, goes on from "
-                "the first of them and names it"
-                if whole
-                else "; has the model been trained?"
-            )
+            "'checkpoint' names: the run, started again, names one"
         )
     return prefix
 
 
 def _read_of_finetuning(
-    model_dir: str,
-    name: str,
-    needed: Sequence[str] = (),
-    /,
-    **kinds: typing.Any,
+    model_dir: str, name: str, *needed: str, **kinds: typing.Any
 ) -> dict:
     """One of the files of a finished fine-tuning run; see `read_json`."""
     path = os.path.join(model_dir, name)
@@ -243,46 +216,46 @@ def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
-    encoders = {
+    encoders: dict = {
         "electra": record.get("encoder"),
         "generator": record.get("generator"),
     }
+    exactly = model_directory.exactly
     try:
         if record["class"] == "PretrainingConfig":
             both = model_directory.model_of(record)
-            has_both = both.has_discriminator and both.has_generator_network
-            encoders = {
-                "electra": both.encoder,
-                "generator": both.generator
-                if has_both and both.untied_generator
-                else None,
-            }
+            encoders = {"electra": both.encoder}
+            if both.has_discriminator and both.has_own_generator:
+                encoders["generator"] = both.generator
         else:
             if record["class"] == "FinetuningConfig":
                 name = model_directory.MODEL_FILE
-                model = _read_of_finetuning(model_dir, name, ["encoder"])
-                encoders = {"electra": model["encoder"]}
+                encoders = {
+                    "electra": _read_of_finetuning(model_dir, name, "encoder")[
+                        "encoder"
+                    ]
+                }
             encoders = {
-                scope: fields
-                and model_directory.exactly(configs.EncoderConfig, fields)
+                scope: exactly(configs.EncoderConfig, fields)
                 for scope, fields in encoders.items()
+                if fields
             }
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
             f"Expected the {model_directory.CONFIG_FILE} of this version in "
             f"{model_dir}. Received: one with {errors.first_line(error)}"
         ) from None
-    return {s: sizes.not_in_tensors(c) for s, c in encoders.items() if c}
+    return {s: sizes.not_in_tensors(c) for s, c in encoders.items()}
 
 
 def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
-    if record["class"] == CONVERTED_CLASS:
-        head = record.get("head")
-        return (
-            None if head is None else task_heads.head_from_dict(head, model_dir)
-        )
     if record["class"] == "PretrainingConfig":
         return None
+    if record["class"] == CONVERTED_CLASS:
+        head = record.get("head")
+        if head is None:
+            return None
+        return task_heads.head_from_dict(head, model_dir)
     name = model_directory.MODEL_FILE
     path = os.path.join(model_dir, name)
     model = _read_of_finetuning(model_dir, name, tasks=list[dict])
@@ -316,14 +289,15 @@ def _require_labels_of_trial(
         return
     name = model_directory.DIGESTS
     known = read_json(trial, **{name: dict}).get(name) or {}
-    check_fields(known, trial, labels=dict)
     learned = known.get("labels") or {}
     labels = {
-        t["task_name"]: sha256_of_values(t.get("labels") or ()) for t in tasks
+        name: sha256_of_values(task.get("labels") or ())
+        for task in tasks
+        if (name := task["task_name"]) in learned
     }
     validation.require_same(
-        {task: labels[task] for task in labels.keys() & learned.keys()},
-        {task: learned[task] for task in labels.keys() & learned.keys()},
+        labels,
+        {name: learned[name] for name in labels},
         f"{path} has other labels than {trial} was written with, or another "
         "order of them",
         way_out="They were changed since: bring the old ones back",

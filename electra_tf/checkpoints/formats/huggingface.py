@@ -23,26 +23,29 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from electra_tf.checkpoints import sizes
+from electra_tf import configs, errors
+from electra_tf.checkpoints import sizes, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.checkpoints.formats import huggingface_card
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
 from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
-from electra_tf.checkpoints.run_scores import Scores
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields, read_json, write_json
+from electra_tf.files import read_json, sha256_of_file, write_json
 from electra_tf.text import vocabulary
 
 # Their hidden_act -> ours, where it is another.
 _HIDDEN_ACTS = {"gelu_pytorch_tanh": "gelu_new"}
 
-# Keys of ours in config.json: whose encoder it is, where the class does not
+# A key of ours in config.json: whose encoder it is, where the class does not
 # say (a masked language model has the names of a discriminator in the
-# original); and all that transformers has no setting for.
+# original).
 _SCOPE_KEY = "electra_scope"
-_OUR_KEY = "electra_tf"
+# Beside it, what transformers has no setting for, and the digest of the weights
+# that it is for.
+OUR_FILE = "electra_tf.json"
+_OURS = {"sha256": str, "head": dict, "max_seq_length": int}
 
 # What transformers takes for a setting that config.json does not have.
 _DEFAULTS = {
@@ -62,17 +65,17 @@ _FIXED = {
         *("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh", "linear"),
     ),
 }
-# What is read of the latter key, ...
-_KEPT = {"head": dict, "max_seq_length": int, "assumed": list[str]}
-# ... and of config.json, and checked nowhere else.
+# What is read of config.json, and checked nowhere else.
 _FIELDS = {
     **dict.fromkeys(("model_type", "problem_type", "tokenizer_class"), str),
     "architectures": list[str],
     "id2label": dict,
     _SCOPE_KEY: str,
-    _OUR_KEY: dict,
 }
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
+
+
+write_card = huggingface_card.write
 
 
 def recognise(path: str) -> bool:
@@ -104,85 +107,45 @@ def read(path: str) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes one directory, or `generator` and `discriminator` in one.
 
+    What transformers has no setting for stands beside it, for `read`.
+
     Raises:
       CheckpointError: If transformers has no such model.
     """
+    vocab = checkpoint.vocabulary
+    if vocab is None:
+        errors.warn("no tokenizer is written, for want of a vocabulary")
+    if sizes.has_towers(checkpoint.tensors):
+        errors.warn("transformers has no two-tower generator")
     for part, (config, tensors) in _models(checkpoint).items():
         folder = os.path.join(path, part)
         os.makedirs(folder, exist_ok=True)
         files.write_weights(tensors, folder)
         config_file = os.path.join(folder, CONFIG_FILE)
         write_json(config_file, config, **files.AS_THEY_DO)
-        if checkpoint.vocabulary is not None:
-            files.write_tokenizer(
-                checkpoint.vocabulary,
-                config["max_position_embeddings"],
-                folder,
-            )
+        ours: dict = {
+            "head": checkpoint.head and dataclasses.asdict(checkpoint.head),
+            "max_seq_length": checkpoint.max_seq_length,
+        }
+        if any(ours.values()):
+            weights = os.path.join(folder, files.SAFETENSORS_FILE)
+            ours["sha256"] = sha256_of_file(weights)
+            write_json(os.path.join(folder, OUR_FILE), ours)
+        if vocab is not None:
+            positions = config["max_position_embeddings"]
+            files.write_tokenizer(vocab, positions, folder)
 
 
-def write_card(
-    checkpoint: Checkpoint,
-    folder: str,
-    path: str,
-    source: str,
-    scores: Scores | None = None,
-) -> None:
-    """Writes what `write` has written as a page; see `huggingface_card`."""
-    huggingface_card.write(
-        checkpoint, folder, path, source, notes(checkpoint), scores
-    )
-
-
-def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What transformers cannot hold, or holds otherwise, a line each."""
-    lines, head = [], checkpoint.head
-    if head and head.kind in heads.PROBLEM_TYPES and not head.hidden_activation:
-        lines.append(
-            "the head for classification has a hidden layer there; it is "
-            "written so that it computes what the one layer here does"
+def _warn_of_masked_lm(hidden_act: str) -> None:
+    """Warns of what a masked language model's head computes otherwise."""
+    if hidden_act not in ("gelu", "gelu_new"):
+        errors.warn(
+            "in a masked language model's head transformers computes GELU, "
+            f"whatever hidden_act is, and this package {hidden_act}, as the "
+            "original does: their logits differ, unless "
+            "model.generator_predictions.activation = "
+            f"transformers.activations.ACT2FN[{hidden_act!r}]"
         )
-    scope = sizes.masked_lm_encoder(checkpoint.tensors)
-    if head is None and scope in checkpoint.encoders:
-        lines += _head_notes(checkpoint.encoders[scope].hidden_act)
-    if sizes.has_towers(checkpoint.tensors):
-        lines.append("transformers has no two-tower generator")
-    vocab = checkpoint.vocabulary
-    if vocab is None:
-        lines.append(
-            "no tokenizer is written, for want of a vocabulary (--vocab-file)"
-        )
-    else:
-        lines += [*vocab.case_notes(), files.SPECIAL_TOKENS_NOTE]
-    kept = _kept(checkpoint)
-    settings = [*kept.get("head", {}).get("options", {}), *kept]
-    settings = [name for name in settings if name not in ("head", "segment")]
-    if vocab and vocab.text_cleaning != "none":
-        settings.append(f"text_cleaning={vocab.text_cleaning!r}")
-    if settings:
-        lines.append(
-            "the files keep for this package what transformers does not heed: "
-            f"{', '.join(settings)}"
-        )
-    if head and head.kind == "tagging" and head.segment_of_words():
-        lines.append(
-            f"the tagger reads its words in segment {head.segment_of_words()}, "
-            "the tokenizer of transformers gives 0: pass token_type_ids of "
-            f"{head.segment_of_words()} there"
-        )
-    return tuple(lines)
-
-
-def _head_notes(hidden_act: str) -> list[str]:
-    """What a masked language model's head computes otherwise."""
-    if hidden_act in ("gelu", "gelu_new"):
-        return []
-    return [
-        "in a masked language model's head transformers computes GELU, whatever"
-        f" hidden_act is, and this package {hidden_act}, as the original does: "
-        "their logits differ, unless model.generator_predictions.activation = "
-        f"transformers.activations.ACT2FN[{hidden_act!r}]"
-    ]
 
 
 def forward(
@@ -190,7 +153,7 @@ def forward(
 ) -> dict[str, np.ndarray]:
     """What transformers computes, in a process; see `reading.format_module`.
 
-    With one change, where `notes` advises it: a masked language model's head
+    With one change, where `write` advises it: a masked language model's head
     has the activation of its encoder. Of a head that is not known here, the
     encoder's outputs.
     """
@@ -240,12 +203,7 @@ def _read_model(folder: str) -> Checkpoint:
         ours = names.our_name(name, scope)
         if ours is None:
             continue
-        tensor = names.transposed(ours, theirs.pop(name))
-        if not np.array_equal(tensors.setdefault(ours, tensor), tensor):
-            raise CheckpointError(
-                f"{folder}: expected one tensor for {name}, or equal ones. "
-                "Received: two that differ, one under an old name"
-            )
+        tensors[ours] = names.transposed(ours, theirs.pop(name))
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
     tied = theirs.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
@@ -255,34 +213,29 @@ def _read_model(folder: str) -> Checkpoint:
             "have"
         )
     head, head_tensors, used = heads.read_head(theirs, config, folder)
-    kept = config.get(_OUR_KEY) or {}
-    check_fields(kept, f"{path}, {_OUR_KEY}", **_KEPT)
-    notes_of_head: list[str] = []
-    if head is not None:
-        record = kept.get("head") or {}
-        of_head = {name: theirs[name] for name in used}
-        head, notes_of_head = heads.with_kept(head, record, of_head, path)
-    vocab, remarks = files.read_tokenizer(folder, config.get("tokenizer_class"))
-    remarks += notes_of_head
-    settings = {n: config[n] for n in sizes.NOT_IN_TENSORS}
-    checkpoint = sizes.read_sizes(
-        tensors | head_tensors, folder, {scope: settings}
-    )
+    kept = _read_ours(folder)
+    if head is not None and kept.get("head"):
+        # The names of labels may have been changed in config.json.
+        said = {
+            "hidden_activation": head.hidden_activation,
+            "labels": head.labels and list(head.labels),
+        }
+        head = task_heads.head_from_dict(
+            kept["head"] | said, os.path.join(folder, OUR_FILE)
+        )
+    vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
+    fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
+    said = {name: config[name] for name in fields if name in config}
+    checkpoint = sizes.read_sizes(tensors | head_tensors, folder, {scope: said})
     (encoder,) = checkpoint.encoders.values()
-    for name, ours in dataclasses.asdict(encoder).items():
-        if name not in settings and config.get(name, ours) != ours:
-            raise CheckpointError(
-                f"{path} says {name}={config[name]!r}, but the tensors beside "
-                f"it have {name}={ours}"
-            )
     if is_generator:
         shapes = sizes.masked_lm_head_shapes(encoder)
         sizes.check_shapes(tensors, shapes, folder)
-        remarks += _head_notes(encoder.hidden_act)
+        _warn_of_masked_lm(encoder.hidden_act)
     unused = sorted(theirs.keys() - used)
     other_head = ""
     if unused:
-        remarks.append(f"nothing reads {summarize(unused)}")
+        errors.warn(f"{folder}: nothing reads {summarize(unused)}")
         if any(name.endswith(".weight") for name in unused):
             other_head = files.architecture(config) or unused[0]
     return dataclasses.replace(
@@ -292,9 +245,24 @@ def _read_model(folder: str) -> Checkpoint:
         unused=tuple(unused),
         other_head=other_head,
         max_seq_length=kept.get("max_seq_length"),
-        assumed=sizes.assumed_in(kept),
-        notes=tuple(remarks),
+        assumed=(),  # transformers has a default for all.
     )
+
+
+def _read_ours(folder: str) -> dict:
+    """What was written of this very model, if it was written here."""
+    path = os.path.join(folder, OUR_FILE)
+    weights = os.path.join(folder, files.SAFETENSORS_FILE)
+    if not os.path.isfile(path):
+        return {}
+    record = read_json(path, ("sha256",), **_OURS)
+    if os.path.isfile(weights) and record["sha256"] == sha256_of_file(weights):
+        return record
+    errors.warn(
+        f"{path} is passed over: it is for other weights than those beside it, "
+        "which transformers may have trained since"
+    )
+    return {}
 
 
 def _read_config(path: str) -> dict:
@@ -355,11 +323,10 @@ def _join(
             f"{config.hidden_size}. Convert the two directories one by one"
         )
     vocab = discriminator.vocabulary or generator.vocabulary
-    remarks = generator.notes + discriminator.notes
     if generator.vocabulary not in (None, vocab):
-        remarks += (
+        errors.warn(
             "the generator's tokenizer is another than the discriminator's, "
-            "which is what is read here",
+            "which is what is read here"
         )
     return dataclasses.replace(
         discriminator,
@@ -367,8 +334,6 @@ def _join(
         generator=None if is_same else config,
         vocabulary=vocab,
         unused=generator.unused + discriminator.unused,
-        assumed=tuple(dict.fromkeys(generator.assumed + discriminator.assumed)),
-        notes=tuple(dict.fromkeys(remarks)),
     )
 
 
@@ -384,6 +349,8 @@ def _models(
     scope = sizes.masked_lm_encoder(tensors)
     is_masked_lm = scope == "electra" and _DISCRIMINATOR_HEAD not in tensors
     if head is None and scope is not None:
+        if scope in checkpoint.encoders:
+            _warn_of_masked_lm(checkpoint.encoders[scope].hidden_act)
         models["generator"] = _model(
             checkpoint,
             scope,
@@ -412,17 +379,6 @@ def _models(
     return models if len(models) > 1 else {"": next(iter(models.values()))}
 
 
-def _kept(checkpoint: Checkpoint) -> dict:
-    """What transformers has no setting for, for `_read_model`."""
-    head = checkpoint.head
-    kept = {
-        "max_seq_length": checkpoint.max_seq_length,
-        "assumed": list(checkpoint.assumed) or None,
-        "head": heads.kept(head) or None if head else None,
-    }
-    return {name: value for name, value in kept.items() if value is not None}
-
-
 def _model(
     checkpoint: Checkpoint,
     scope: str,
@@ -449,9 +405,5 @@ def _model(
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
-    if kept := _kept(checkpoint):
-        if "head" in kept:
-            kept["head"]["sha256"] = heads.digests(head_tensors)
-        config[_OUR_KEY] = kept
     tensors = names.encoder(checkpoint.tensors, scope, encoder)
     return config | settings, tensors | head_tensors

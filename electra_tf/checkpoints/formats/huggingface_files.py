@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import safetensors.numpy
 
+from electra_tf import errors
 from electra_tf.errors import CheckpointError
 from electra_tf.files import (
     check_fields,
@@ -89,13 +90,12 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
         if _has(folder, name + _INDEX):
             return _read_shards(path + _INDEX, folder, read_file)
     received = "neither"
-    for name, argument in _OTHER_WEIGHTS.items():
-        if _has(folder, name):
-            received = (
-                f"{name}, which an older transformers makes the former of: "
-                f"AutoModel.from_pretrained(folder, {argument})"
-                ".save_pretrained(folder)"
-            )
+    for name in filter(lambda name: _has(folder, name), _OTHER_WEIGHTS):
+        received = (
+            f"{name}, which an older transformers makes the former of: "
+            f"AutoModel.from_pretrained(folder, {_OTHER_WEIGHTS[name]})"
+            ".save_pretrained(folder)"
+        )
     raise CheckpointError(
         f"Expected {SAFETENSORS_FILE} or {PICKLED_FILE} in {folder}. Received: "
         f"{received}"
@@ -106,21 +106,18 @@ def _read_shards(
     index: str, folder: str, read_file: Callable
 ) -> dict[str, np.ndarray]:
     weight_map = read_json(index, weight_map=dict[str, str]).get("weight_map")
-    if not weight_map:
-        raise CheckpointError(f"Cannot read {index}: it has no weight_map")
     tensors: dict[str, np.ndarray] = {}
-    for shard in sorted(set(weight_map.values())):
-        path = os.path.join(folder, os.path.basename(shard))
-        if not os.path.isfile(path):
-            raise CheckpointError(f"{index} names the shard {path}, not found")
-        content = read_file(path)
+    for shard in sorted(set((weight_map or {}).values())):
+        content = read_file(os.path.join(folder, os.path.basename(shard)))
         # What another shard has under the same name is of an earlier saving.
-        for name in (n for n, place in weight_map.items() if place == shard):
-            if name not in content:
-                raise CheckpointError(
-                    f"{index} names {name}, which {path} does not hold"
-                )
-            tensors[name] = content[name]
+        tensors |= {
+            n: t for n, t in content.items() if weight_map.get(n) == shard
+        }
+    missing = set(weight_map or {"weight_map"}) - set(tensors)
+    if missing:
+        raise CheckpointError(
+            f"{index} names {min(missing)}, which no shard holds"
+        )
     return _in_float32(tensors, index)
 
 
@@ -201,14 +198,8 @@ _BERT_CLASSES = tuple(
 )
 # ... and those that heed tokenizer.json instead.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# What there is here of the parts of tokenizer.json, which the latter heed, ...
-_PARTS = {
-    "normalizer": "BertNormalizer",
-    "pre_tokenizer": "BertPreTokenizer",
-    "model": "WordPiece",
-}
-# ... and what is read of the normalizer: setting of tokenizer_config.json ->
-# its name there.
+# Setting of tokenizer_config.json -> its name in the normalizer of
+# tokenizer.json.
 _NORMALIZER = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -217,28 +208,25 @@ _NORMALIZER = {
 _SETTINGS = {
     **dict.fromkeys((*_NORMALIZER, "split_special_tokens"), bool),
     **dict.fromkeys(("tokenizer_class", "text_cleaning"), str),
-    "added_tokens_decoder": dict[str, dict],
 }
-SPECIAL_TOKENS_NOTE = (
+_SPECIAL_TOKENS_NOTE = (
     "special tokens that are written in a text, such as [MASK], are text here, "
     "as in the original; transformers takes them for the tokens, unless it is "
     "told split_special_tokens=True"
 )
 
 
-def read_tokenizer(
-    folder: str, its_class: str | None
-) -> tuple[Vocabulary | None, list[str]]:
+def read_tokenizer(folder: str, its_class: str | None) -> Vocabulary | None:
     """The vocabulary with the settings with which transformers reads a text.
 
-    With it come lines for what transformers does otherwise. `its_class` is the
-    tokenizer's, where its own file does not say.
+    Warns of what transformers does otherwise. `its_class` is the tokenizer's,
+    where its own file does not say.
     """
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
     fast_path = os.path.join(folder, "tokenizer.json")
     settings = _read_if_there(path, **_SETTINGS)
     fast = _read_if_there(
-        fast_path, **dict.fromkeys(_PARTS, dict), added_tokens=list[dict]
+        fast_path, **dict.fromkeys(("normalizer", "model"), dict)
     )
     normalizer = fast.get("normalizer") or {}
     kinds = dict.fromkeys(_NORMALIZER.values(), bool)
@@ -258,17 +246,26 @@ def read_tokenizer(
     if vocab is None and (tokens := _tokens_of(fast, fast_path)):
         vocab = Vocabulary(tokens, lower, strip)
     if vocab is None:
-        return None, [
-            f"{name} is a SentencePiece model, which is not read here: "
-            f"--vocab-file names a {vocabulary.VOCAB_FILE} of word pieces"
-            for name in glob.glob(f"{glob.escape(folder)}/*.model")
-        ]
-    others |= _treated_otherwise(settings, fast, its_class)
-    more = _read_if_there(os.path.join(folder, "added_tokens.json"))
-    added = [*(settings.get("added_tokens_decoder") or {}).values()]
-    added = [t.get("content") for t in added + (fast.get("added_tokens") or [])]
-    if names := {*more, *added} - {*_SPECIAL_TOKENS.values()}:
-        others["added_tokens"] = sorted(names)[:5]
+        for name in glob.glob(f"{glob.escape(folder)}/*.model"):
+            errors.warn(
+                f"{name} is a SentencePiece model, which is not read here: "
+                f"--vocab-file names a {vocabulary.VOCAB_FILE} of word pieces"
+            )
+        return None
+    if its_class in _GENERIC_CLASSES:
+        for part, ours in (
+            ("normalizer", "BertNormalizer"),
+            ("model", "WordPiece"),
+        ):
+            kind = (fast.get(part) or {}).get("type")
+            if fast and kind != ours:
+                others[part] = kind
+    elif its_class not in (None, *_BERT_CLASSES):
+        others["tokenizer_class"] = its_class
+    if strip and lower is False:
+        others["strip_accents"] = True  # Here they are kept in cased text.
+    if settings.get("tokenize_chinese_chars") is False:
+        others["tokenize_chinese_chars"] = False
     cleaned = settings.get("text_cleaning")
     if cleaned is not None:
         try:
@@ -276,39 +273,18 @@ def read_tokenizer(
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from None
         vocab = dataclasses.replace(vocab, text_cleaning=cleaned)
-    notes = []
     if others:
         shown = ", ".join(f"{name}={value!r}" for name, value in others.items())
-        notes.append(
+        errors.warn(
             f"text may get other ids here than with the tokenizer's {shown}"
         )
     if not settings.get("split_special_tokens"):
-        notes.append(SPECIAL_TOKENS_NOTE)
-    return vocab, notes
+        errors.warn(_SPECIAL_TOKENS_NOTE)
+    return vocab
 
 
 def _read_if_there(path: str, **kinds: typing.Any) -> dict:
     return read_json(path, **kinds) if os.path.isfile(path) else {}
-
-
-def _treated_otherwise(
-    settings: dict, fast: dict, its_class: str | None
-) -> dict[str, object]:
-    """Settings of a tokenizer that there are not here, with their values."""
-    others: dict[str, object] = {}
-    if its_class in _GENERIC_CLASSES and fast:
-        parts = {part: (fast.get(part) or {}).get("type") for part in _PARTS}
-        others = {n: kind for n, kind in parts.items() if kind != _PARTS[n]}
-        unknown = fast["model"].get("unk_token") if fast.get("model") else None
-        if unknown not in (None, vocabulary.UNK_TOKEN):
-            others["unk_token"] = unknown
-    elif its_class not in (None, *_BERT_CLASSES, *_GENERIC_CLASSES):
-        others["tokenizer_class"] = its_class
-    if settings.get("strip_accents") and settings.get("do_lower_case") is False:
-        others["strip_accents"] = True  # Here they are kept in cased text.
-    if settings.get("tokenize_chinese_chars") is False:
-        others["tokenize_chinese_chars"] = False
-    return others
 
 
 def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
@@ -331,6 +307,7 @@ def write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
     """vocab.txt and what makes AutoTokenizer agree with ours."""
+    errors.warn(_SPECIAL_TOKENS_NOTE)
     vocab = vocab.settled()
     vocabulary.write_tokens(vocab.tokens, folder)
     settings = {

@@ -1,26 +1,22 @@
 """Fine-tuned heads of transformers: theirs -> ours, and back.
 
 An ElectraFor...Classification or ...QuestionAnswering. The head for
-classification has one layer more than the original's; see `_with_made_layer`.
+classification has one layer more than the original's; see `_both_signs`.
 
 Shapes: C labels, D hidden.
 """
 
-import dataclasses
-import hashlib
 import typing
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.huggingface_files import architecture
 from electra_tf.checkpoints.formats.huggingface_names import transposed
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields
 from electra_tf.model.task_head import TaskHead
 
 # Kind of a head -> what it is called there.
@@ -53,13 +49,6 @@ _QA_OPTIONS: dict[str, typing.Any] = {
 }
 # The outputs of a regression are its labels.
 _UNIT = {"min_value": 0.0, "scale": 1.0}
-# What a training there goes without.
-_UNHEEDED = (*_UNIT, "as_original")
-# Options of question answering that it lacks -> what they do.
-_LACKING_OPTIONS = {
-    "joint_prediction": "an end that depends on the start",
-    "answerable_classifier": "a classifier of having no answer",
-}
 
 
 def read_head(
@@ -95,9 +84,12 @@ def read_head(
         activation = "gelu" if "hidden/kernel" in tensors else None
         options = dict(_UNIT) if kind == "regression" else {}
         labels = _read_labels(config, kind, num_outputs, folder)
-        head = TaskHead(kind, name, labels, num_outputs, activation, options)
-    scope = f"task_specific/{name}"
-    named = {f"{scope}/{k}": v for k, v in tensors.items()}
+        # Their tokenizer gives a tagger's words the segment 0.
+        segment = 0 if kind == "tagging" else None
+        head = TaskHead(
+            *(kind, name, labels, num_outputs, activation, options, segment)
+        )
+    named = {f"task_specific/{name}/{k}": v for k, v in tensors.items()}
     return head, named, set(names.values())
 
 
@@ -119,80 +111,6 @@ def _kind(theirs: Mapping[str, np.ndarray], config: dict) -> str | None:
         else not any(n.startswith("sequence_summary.") for n in theirs)
     )
     return "tagging" if "classifier.weight" in theirs and is_tagger else None
-
-
-def kept(head: TaskHead) -> dict:
-    """What transformers has no setting for, for `with_kept`."""
-    options = dict(head.options)
-    if head.kind == "question_answering":
-        usual = configs.QuestionAnsweringConfig(**_QA_OPTIONS)
-        options = {
-            name: value
-            for name, value in vars(head.question_answering).items()
-            if value != getattr(usual, name)
-        }
-    elif _UNIT.items() <= options.items():
-        options = {n: v for n, v in options.items() if n not in _UNIT}
-    record: dict = {"options": options} if options else {}
-    if head.kind == "tagging":
-        record["segment"] = head.segment
-    return record and {"kind": head.kind} | record
-
-
-def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
-    """SHA-256 of a head, and of what half precision leaves of it."""
-    types = (np.float32, np.float16, tf.bfloat16.as_numpy_dtype)
-    return [
-        _digest({name: value.astype(kind) for name, value in theirs.items()})
-        for kind in types
-    ]
-
-
-def _digest(theirs: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(theirs):
-        digest.update(name.encode() + theirs[name].astype("<f4").tobytes())
-    return digest.hexdigest()
-
-
-def with_kept(
-    head: TaskHead,
-    record: dict,
-    theirs: Mapping[str, np.ndarray],
-    source: str,
-) -> tuple[TaskHead, list[str]]:
-    """A head of `read_head` with what `kept` has put beside it, if anything.
-
-    The record has the `digests` of the head that it is for, and is passed over
-    where it is of another kind of head, as after a training there. A tagger
-    without it has the segment that their tokenizer gives. With the head comes
-    a line where a training there has undone some of the record.
-    """
-    is_tagger = head.kind == "tagging"
-    if record.get("kind") != head.kind:
-        if not is_tagger:
-            return head, []
-        return dataclasses.replace(head, segment=0), [
-            "the tagger reads its words in segment 0, as the tokenizer of "
-            "transformers gives it"
-        ]
-    check_fields(record, source, ("sha256",), options=dict, sha256=list[str])
-    options, segment = dict(record.get("options") or {}), record.get("segment")
-    undone = []
-    if _digest(theirs) not in record["sha256"]:
-        undone = [n for n in _UNHEEDED if options.pop(n, None) is not None]
-        if is_tagger and segment != 0:
-            undone.append("segment")
-            segment = 0
-    fields = dataclasses.asdict(head) | {
-        "labels": head.labels and list(head.labels),
-        "options": head.options | options,
-        "segment": segment,
-    }
-    return task_heads.head_from_dict(fields, source), undone and [
-        f"{source} keeps {', '.join(undone)} for another head: this one was "
-        "trained since without, as transformers does not heed them"
-    ]
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -236,21 +154,7 @@ def write_head(
     """
     config: dict = {"finetuning_task": head.task_name}
     ours = task_heads.head_tensors(checkpoint.tensors, head.task_name)
-    lacking = []
-    if head.kind == "question_answering":
-        lacking = [
-            what
-            for option, what in _LACKING_OPTIONS.items()
-            if head.options.get(option, True)
-        ]
-    elif head.pooling != configs.DEFAULT_POOLING:
-        lacking = [f"the {head.pooling} of all tokens' vectors"]
-    if lacking:
-        raise CheckpointError(
-            f"{CLASSES[head.kind]} lacks {' and '.join(lacking)}, which the "
-            f"head {head.task_name!r} has: leave the head behind with "
-            "--encoder-only"
-        )
+    _refuse_lacking(head, checkpoint.encoders["electra"].hidden_size)
     if head.kind == "question_answering":
         for weight in ("kernel", "bias"):
             both = [ours[f"{layer}/{weight}"] for layer in ("dense", "dense_1")]
@@ -263,32 +167,52 @@ def write_head(
     if head.kind in PROBLEM_TYPES:
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in ours:
-            ours = _with_made_layer(ours, checkpoint)
+            ours = _both_signs(ours["dense/kernel"], ours["dense/bias"])
+    segment = head.segment_of_words() if head.kind == "tagging" else 0
+    if segment:
+        errors.warn(
+            f"the tagger reads its words in segment {segment}, the tokenizer "
+            f"of transformers gives 0: pass token_type_ids of {segment} there"
+        )
     names = _names(head.kind).items()
     return config, {there: transposed(n, ours[n]) for n, there in names}
 
 
-def _with_made_layer(
-    ours: Mapping[str, np.ndarray], checkpoint: Checkpoint
-) -> dict[str, np.ndarray]:
-    """The head for classification: out_proj(gelu(dense(x))).
+def _refuse_lacking(head: TaskHead, width: int) -> None:
+    """Refuses what transformers' class has no place for."""
+    lacking = ""
+    if head.kind == "question_answering":
+        if head.options.get("joint_prediction", True):
+            lacking = "an end that depends on the start"
+        elif head.options.get("answerable_classifier", True):
+            lacking = "a classifier of having no answer"
+    elif head.pooling != configs.DEFAULT_POOLING:
+        lacking = f"the {head.pooling} of all tokens' vectors"
+    elif (
+        head.kind in PROBLEM_TYPES
+        and not head.hidden_activation
+        and 2 * (head.num_outputs or 0) > width
+    ):
+        lacking = (
+            f"room for {head.num_outputs} labels in {width} hidden channels, "
+            "two for each"
+        )
+    if lacking:
+        raise CheckpointError(
+            f"{CLASSES[head.kind]} lacks {lacking}, which the head "
+            f"{head.task_name!r} has: leave the head behind with --encoder-only"
+        )
+
+
+def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
+    """The head for classification there: out_proj(gelu(dense(x))).
 
     The original's head is one dense layer, y = x W + b, without the hidden
     layer. As gelu(y) - gelu(-y) = y Phi(y) + y Phi(-y) = y, a hidden layer that
     computes every y and every -y, and an output layer that subtracts the one
-    from the other, is the same function. That takes two hidden channels for
-    each label. With more labels than that, the hidden layer is x + c with c so
-    large that gelu does not change it (see `_with_shifted_identity`), and the
-    output layer subtracts c W.
+    from the other, is the same function. Channels 2 i and 2 i + 1 are y and -y
+    of label i; the rest is 0.
     """
-    kernel, bias = ours["dense/kernel"], ours["dense/bias"]
-    if 2 * kernel.shape[1] > kernel.shape[0]:
-        return _with_shifted_identity(kernel, bias, checkpoint)
-    return _both_signs(kernel, bias)
-
-
-def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
-    """Channels 2 i and 2 i + 1 are y and -y of label i; the rest is 0."""
     width, num_labels = kernel.shape
     channels = np.arange(2 * num_labels)
     signs = np.where(channels % 2, -1, 1).astype(np.float32)
@@ -302,31 +226,6 @@ def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
     made["hidden/bias"][channels] = signs * np.repeat(bias, 2)
     made["dense/kernel"][channels, channels // 2] = signs
     return made
-
-
-def _with_shifted_identity(
-    kernel: np.ndarray, bias: np.ndarray, checkpoint: Checkpoint
-) -> dict[str, np.ndarray]:
-    """A hidden layer that gelu leaves alone: x + c.
-
-    x comes from a LayerNorm, so no channel of it is below
-    beta - |gamma| sqrt(D - 1); c lifts that to 6, from where on gelu is the
-    identity in float32.
-    """
-    config = checkpoint.encoders["electra"]
-    width = config.hidden_size
-    last = f"electra/encoder/layer_{config.num_hidden_layers - 1}/output"
-    gamma = checkpoint.tensors[f"{last}/LayerNorm/gamma"].astype(np.float64)
-    beta = checkpoint.tensors[f"{last}/LayerNorm/beta"].astype(np.float64)
-    lowest = beta - np.abs(gamma) * np.sqrt(width - 1)
-    shift = (6.0 - np.minimum(lowest, 6.0)).astype(np.float32)
-    product = shift.astype(np.float64) @ kernel.astype(np.float64)
-    return {
-        "hidden/kernel": np.eye(width, dtype=np.float32),
-        "hidden/bias": shift,
-        "dense/kernel": kernel,
-        "dense/bias": (bias - product).astype(np.float32),
-    }
 
 
 def _without_made_layer(

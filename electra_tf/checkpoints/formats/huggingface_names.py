@@ -66,10 +66,10 @@ def encoder(
     """An encoder's tensors under their names there."""
     # A generator without tables has a copy of the discriminator's there.
     return {
-        _their_name(ours): transposed(
-            ours, tensors[sizes.stored_name(tensors, ours)]
+        _their_name(name): transposed(
+            name, tensors[sizes.stored_name(tensors, name)]
         )
-        for ours in sizes.encoder_shapes(config, scope)
+        for name in sizes.encoder_shapes(config, scope)
     }
 
 
@@ -78,9 +78,9 @@ def pretraining_head(
 ) -> dict[str, np.ndarray]:
     """Tensors of a head of pre-training under their names there."""
     return {
-        _their_name(ours): transposed(ours, tensors[ours])
-        for ours in _HEAD_NAMES
-        if ours.startswith(scope) and ours in tensors
+        _their_name(name): transposed(name, tensors[name])
+        for name in _HEAD_NAMES
+        if name.startswith(scope) and name in tensors
     }
 
 

@@ -20,7 +20,6 @@ import gc
 import glob
 import json
 import os
-import re
 import warnings
 
 import numpy as np
@@ -72,14 +71,6 @@ SIZES = {
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
-# What is had here of the settings of its tokenizer.
-_TOKENIZER_SETTINGS = {
-    "split": True,
-    "split_on_cjk": True,
-    "suffix_indicator": vocabulary.SUFFIX_INDICATOR,
-    "oov_token": vocabulary.UNK_TOKEN,
-    "special_tokens_in_strings": False,
-}
 # The weights may be in several files; a task's head is in a file of its own.
 WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
@@ -99,8 +90,6 @@ GELU_NOTE = (
     "them equal"
 )
 
-# Syllables, and the letters that decomposing makes of them.
-_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
 # What KerasHub, Keras and h5py raise for files that do not fit or are damaged.
 _LOAD_ERRORS = (
     *(OSError, ValueError, LookupError, TypeError, RuntimeError),
@@ -151,9 +140,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
     gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
-    vocab, remarks = _read_vocabulary(path)
     if act:
-        remarks.append(
+        errors.warn(
             f"the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
             "from_preset alone, whose save_checkpoint writes it for everybody"
         )
@@ -161,15 +149,14 @@ def read(path: str | os.PathLike) -> Checkpoint:
         tensors,
         discriminator=None if is_generator else config,
         generator=config if is_generator else None,
-        vocabulary=vocab,
+        vocabulary=_read_vocabulary(path),
         unused=tuple(unused),
         assumed=("initializer_range",),
-        notes=tuple(remarks),
     )
 
 
 def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
-    """Writes a preset; see `notes` for what is not the same there.
+    """Writes a preset, and warns of what is not the same there.
 
     Of the checkpoint the discriminator's encoder and the vocabulary are
     written, or the generator's encoder where there is no discriminator.
@@ -186,11 +173,15 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
             "KerasHub's ElectraBackbone has GELU and no other activation. "
             f"Received: hidden_act={config.hidden_act!r}"
         )
+    if config.hidden_act != HIDDEN_ACT:
+        errors.warn(GELU_NOTE)
     checkpoint.check_vocabulary(path)
     tensors = checkpoint.tensors
     # Before the large part: a vocabulary may be refused.
     vocab = checkpoint.vocabulary
     tokenizer = _tokenizer(vocab) if vocab is not None else None
+    if tokenizer is None:
+        errors.warn("no tokenizer is written, for want of a vocabulary")
     backbone = keras_hub.models.ElectraBackbone(
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         dtype="float32",
@@ -212,29 +203,6 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     gc.collect()
     if tokenizer is not None:
         tokenizer.save_to_preset(path)
-
-
-def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What a preset cannot say, or says otherwise, a line for the user each."""
-    _, config = _encoder(checkpoint)
-    lines = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
-    lines.append(
-        "pooled_dense of KerasHub, which the original has not got, is the "
-        "identity: pooled_output is the tanh of the first token's vector"
-    )
-    vocab = checkpoint.vocabulary
-    if vocab is None:
-        return (*lines, "no tokenizer is written, for want of a vocabulary")
-    lines += vocab.case_notes()
-    if vocab.settled().strip_accents and any(
-        _HANGUL.search(token) for token in vocab.tokens
-    ):
-        lines.append(
-            "KerasHub puts Hangul syllables together again after stripping "
-            "accents, the original leaves their letters: Korean text gets "
-            "other ids there"
-        )
-    return tuple(lines)
 
 
 def forward(
@@ -301,9 +269,6 @@ def _load(path: str):
 
     preset = read_json(os.path.join(path, CONFIG_FILE), config=dict)
     registered = str(preset.get("registered_name"))
-    policy = (preset.get("config") or {}).get("dtype")
-    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
-        registered += f" with a {policy.get('class_name')}; is it quantised?"
     if registered.partition(">")[2] != "ElectraBackbone":
         raise CheckpointError(
             f"Expected the preset of an ElectraBackbone in {path}. Received: "
@@ -325,7 +290,9 @@ def _load(path: str):
             with h5py.File(file) as weights:
                 weights.visititems(lambda _, item: saved.append(type(item)))
     except _LOAD_ERRORS as error:
-        raise _unreadable(path, error) from None
+        raise CheckpointError(
+            f"KerasHub cannot read {path}: {errors.first_line(error)}"
+        ) from None
     if (number := saved.count(h5py.Dataset)) != len(backbone.weights):
         # KerasHub passes over what it has no layer for.
         raise CheckpointError(
@@ -333,14 +300,6 @@ def _load(path: str):
             f"{CONFIG_FILE} has it. Received: {number}"
         )
     return backbone
-
-
-def _unreadable(path: str, error: Exception) -> CheckpointError:
-    """KerasHub's errors have many lines; the one about a layer tells most."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    lines.sort(key=lambda line: not line.startswith("Layer "))
-    reason = lines[0] if lines else type(error).__name__
-    return CheckpointError(f"KerasHub cannot read {path}: {reason}")
 
 
 def _tokenizer(vocab: Vocabulary):
@@ -361,22 +320,19 @@ def _tokenizer(vocab: Vocabulary):
         ) from None
 
 
-def _read_vocabulary(path: str) -> tuple[Vocabulary | None, list[str]]:
-    """The vocabulary, if there is one, and how text is split otherwise."""
+def _read_vocabulary(path: str) -> Vocabulary | None:
+    """The vocabulary, if there is one."""
     import keras_hub
 
     if not os.path.exists(os.path.join(path, TOKENIZER_FILE)):
-        return None, []
+        return None
     try:
         tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
         tokens = tuple(tokenizer.get_vocabulary())
         vocabulary.validate_vocab(tokens, path)
     except _LOAD_ERRORS as error:
-        raise _unreadable(path, error) from None
+        raise CheckpointError(
+            f"KerasHub cannot read {path}: {errors.first_line(error)}"
+        ) from None
     lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
-    return Vocabulary(tokens, lower, strip), [
-        f"text may get other ids here than with its tokenizer's {name}="
-        f"{theirs!r}"
-        for name, usual in _TOKENIZER_SETTINGS.items()
-        if (theirs := getattr(tokenizer, name)) != usual
-    ]
+    return Vocabulary(tokens, lower, strip)

@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.layer_names import LayerNames
@@ -114,11 +114,14 @@ class _Graph:
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
-        names = (n for n in ENCODERS if self._is_bert(n))
-        self.encoder = next(names, None)
-
-    def _is_bert(self, name: str) -> bool:
-        return all(self.find(f"{name}/{part}") for part in _NEEDED)
+        self.encoder = next(
+            (
+                name
+                for name in ENCODERS
+                if all(self.find(f"{name}/{part}") for part in _NEEDED)
+            ),
+            None,
+        )
 
     def find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
@@ -139,17 +142,13 @@ class _Graph:
 
 
 def recognise(path: str | os.PathLike) -> bool:
-    """Whether a path is an object-based checkpoint with an encoder."""
+    """Whether a path is a checkpoint of TensorFlow 2's objects."""
     prefix = tensor_files.find(path)
     if prefix is None:
         return False
-    try:
-        graph = _Graph(tensor_files.TensorsOnDisk(prefix))
-    except CheckpointError:
-        # Damaged, but one of these: reading says what is wrong.
-        beside = os.path.join(os.path.dirname(prefix), PARAMS_FILE)
-        return os.path.exists(beside) or tensor_files.is_object_based(prefix)
-    return graph.encoder is not None or bool(graph.find("encoder"))
+    # Where it is damaged, reading says what is wrong.
+    beside = os.path.join(os.path.dirname(prefix), PARAMS_FILE)
+    return os.path.exists(beside) or tensor_files.is_object_based(prefix)
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
@@ -176,25 +175,20 @@ def read(path: str | os.PathLike) -> Checkpoint:
             raise CheckpointError(
                 f"{prefix} lacks the values of {name.removeprefix('electra/')}"
             )
-        keys[name] = key
-        tensors[name] = _without_heads(name, saved[key])
+        keys[name], tensor = key, saved[key]
+        if "/attention/self/" in name:  # See `_with_heads`.
+            tensor = tensor.reshape(*tensor.shape[:-2], -1)
+        elif name.endswith("/attention/output/dense/kernel"):
+            tensor = tensor.reshape(-1, tensor.shape[-1])
+        tensors[name] = tensor
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
-    file = os.path.join(folder, PARAMS_FILE)
-    said = _read_params(file)
     known = {
         "hidden_act": HIDDEN_ACTS["gelu"],
-        **{n: said[n] for n in sizes.NOT_IN_TENSORS if n in said},
+        **_read_params(os.path.join(folder, PARAMS_FILE)),
         "num_attention_heads": (saved.shapes[query] or [0])[0],
     }
     unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
     checkpoint = sizes.read_sizes(tensors, prefix, {"electra": known})
-    for name, value in said.items():
-        ours = getattr(checkpoint.encoders["electra"], name)
-        if value is not None and value != ours:
-            raise CheckpointError(
-                f"{file} says {SETTINGS[name]}={value!r}, but the tensors "
-                f"beside it have {SETTINGS[name]}={ours}"
-            )
     return dataclasses.replace(
         checkpoint,
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
@@ -205,7 +199,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
-    """Writes the discriminator's encoder; see `notes` for what differs there.
+    """Writes the discriminator's encoder, and warns of what differs there.
 
     Args:
       checkpoint: Has a discriminator.
@@ -218,6 +212,8 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     kept = checkpoint.encoder_only()
     config = kept.encoders["electra"]
     kept.check_vocabulary(path)
+    if config.hidden_act == "gelu":
+        errors.warn(GELU_NOTE)
     shapes = sizes.encoder_shapes(config, "electra")
     width, heads = config.hidden_size, config.num_attention_heads
     theirs = {
@@ -237,22 +233,10 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
         os.path.join(path, PARAMS_FILE),
         yaml.safe_dump(settings, sort_keys=False),
     )
-    if kept.vocabulary is not None:
+    if kept.vocabulary is None:
+        errors.warn("no vocab.txt is written, for want of a vocabulary")
+    else:
         vocabulary.write(kept.vocabulary, path)
-
-
-def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What the format cannot say, or says otherwise, a line each."""
-    config = checkpoint.discriminator
-    is_exact = config is not None and config.hidden_act == "gelu"
-    lines = [GELU_NOTE] if is_exact else []
-    lines.append(
-        "the Model Garden's pooler, which the original has not got, is the "
-        "identity: pooled_output is the tanh of the first token's vector"
-    )
-    if checkpoint.vocabulary is None:
-        lines.append("no vocab.txt is written, for want of a vocabulary")
-    return tuple(lines)
 
 
 def params(config: configs.EncoderConfig) -> dict:
@@ -297,15 +281,6 @@ def _with_heads(name: str, tensor: np.ndarray, num_heads: int) -> np.ndarray:
     return tensor
 
 
-def _without_heads(name: str, tensor: np.ndarray) -> np.ndarray:
-    """The inverse of `_with_heads`."""
-    if "/attention/self/" in name:
-        return tensor.reshape(*tensor.shape[:-2], -1)
-    if name.endswith("/attention/output/dense/kernel"):
-        return tensor.reshape(-1, tensor.shape[-1])
-    return tensor
-
-
 def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
     """Path -> weights, as a tree of objects that a checkpoint can hold."""
     branches: dict = collections.defaultdict(dict)
@@ -330,8 +305,9 @@ def _open(path: str | os.PathLike) -> _Graph:
         graph = _Graph(tensor_files.TensorsOnDisk(prefix))
         if graph.encoder is not None and not graph.find("masked_lm"):
             return graph
-        is_bert = graph.encoder is not None
-        received = "a BERT" if is_bert else "a checkpoint of other objects"
+        received = (
+            "a BERT" if graph.encoder else "a checkpoint of other objects"
+        )
     raise CheckpointError(
         f"Expected an ELECTRA as the Model Garden's BertEncoder in "
         f"{prefix or os.fspath(path)}. Received: {received}"
@@ -365,5 +341,9 @@ def _read_params(file: str) -> dict:
             f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and no "
             f"norm_first in {file}. Received: {activation} and {norm_first}"
         )
-    known = {o: settings[t] for o, t in SETTINGS.items() if t in settings}
+    known = {
+        ours: settings[theirs]
+        for ours, theirs in SETTINGS.items()
+        if settings.get(theirs) is not None
+    }
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

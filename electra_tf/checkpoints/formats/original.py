@@ -23,21 +23,6 @@ from electra_tf.files import read_json, write_json
 from electra_tf.model.task_head import TAGGING_SEGMENT, TaskHead
 from electra_tf.text import vocabulary
 
-
-def read_original_checkpoint(prefix: str) -> dict[str, np.ndarray]:
-    """Variable name -> value, of a checkpoint that was saved by name.
-
-    Args:
-      prefix: Path up to the step, as in "model_dir/model.ckpt-1000"; the path
-        of its .index file will do, and so will a folder with a `checkpoint`
-        file, which stands for the latest one.
-
-    Raises:
-      CheckpointError: If there is none, or it cannot be read.
-    """
-    return dict(_open(prefix))
-
-
 # Beside the weights: what the original's --hparams takes, ...
 HPARAMS_FILE = "hparams.json"
 # ... and what it never writes down of a fine-tuned head.
@@ -56,6 +41,15 @@ _QA_HPARAMS = tuple(
 _SLOTS = ("/adam_m", "/adam_v")
 
 
+def read_original_checkpoint(path: str) -> dict[str, np.ndarray]:
+    """Variable name -> value, of a checkpoint that was saved by name.
+
+    Raises:
+      CheckpointError: If there is none, or it cannot be read.
+    """
+    return dict(_open(path))
+
+
 def recognise(path: str) -> bool:
     """Whether a path is a checkpoint that was saved by variable name."""
     prefix = tensor_files.find(path)
@@ -72,7 +66,8 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     name is `head`; the others are among the tensors.
 
     Args:
-      path: See `read_original_checkpoint`.
+      path: Up to the step, as in "model_dir/model.ckpt-1000", or a folder whose
+        file `checkpoint` names the latest one.
       hparams: Take the place of hparams.json.
 
     Raises:
@@ -95,24 +90,21 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         hparams = read_json(hparams_file)
     hparams = hparams or {}
     said = _encoder_settings(hparams, prefix)
-    known = {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
-    of_generator = {n: known[n] for n in known if n != "num_attention_heads"}
+    of_generator = {
+        name: said[name]
+        for name in sizes.NOT_IN_TENSORS
+        if name in said and name != "num_attention_heads"
+    }
     checkpoint = sizes.read_sizes(
-        tensors, prefix, {"electra": known, "generator": of_generator}
+        tensors, prefix, {"electra": said, "generator": of_generator}
     )
-    for name in said.keys() - known.keys():
-        ours = getattr(checkpoint.discriminator, name, said[name])
-        if ours != said[name]:
-            raise CheckpointError(
-                f"The settings of {prefix} say {name}={said[name]}, but its "
-                f"tensors have {name}={ours}"
-            )
-    remarks = [f"nothing reads {summarize(unused)}"] if unused else []
+    if unused:
+        errors.warn(f"{prefix}: nothing reads {summarize(unused)}")
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     vocab, lower = vocabulary.read(vocab_file), hparams.get("do_lower_case")
     if vocab is not None and lower is not None:
         if vocab.do_lower_case not in (None, lower):
-            remarks.append(
+            errors.warn(
                 f"{os.path.basename(vocabulary.settings_file(vocab_file))} "
                 f"says do_lower_case={vocab.do_lower_case}, the hparams "
                 f"{lower}, which counts"
@@ -130,7 +122,6 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         other_head=next((n for n in unused if n.endswith("/kernel")), ""),
         max_seq_length=hparams.get("max_seq_length"),
         is_electric=hparams.get("electric_objective", is_plain),
-        notes=tuple(remarks),
     )
 
 
@@ -143,6 +134,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
       CheckpointError: If the original has no such generator.
     """
     _refuse_other_generators(checkpoint)
+    _warn_of_others(checkpoint)
     os.makedirs(path, exist_ok=True)
     name = f"model.ckpt-{checkpoint.global_step or 0}"
     step = {}
@@ -165,34 +157,31 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         )
 
 
-def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What the original would compute otherwise, a line for the user each."""
-    lines, head = [], checkpoint.head
+def _warn_of_others(checkpoint: Checkpoint) -> None:
+    """Warns of what the original would compute otherwise."""
     if "gelu_new" in checkpoint.activations:
-        lines.append(
+        errors.warn(
             "the original computes GELU with the error function, this model by "
             "its tanh approximation: outputs differ from about the fourth "
             "digit on"
         )
+    head = checkpoint.head
     if head is None:
-        return tuple(lines)
-    segment = head.segment_of_words()
+        return
     others = {
-        f"reads the {head.pooling} of all tokens' vectors": (
-            head.pooling != configs.DEFAULT_POOLING
+        f"pooling={head.pooling}": head.pooling != configs.DEFAULT_POOLING,
+        "a hidden layer": head.hidden_activation is not None,
+        f"segment={head.segment}": (
+            head.kind == "tagging"
+            and head.segment_of_words() != TAGGING_SEGMENT
         ),
-        "has a hidden layer": head.hidden_activation is not None,
-        f"reads words in segment {segment}": (
-            head.kind == "tagging" and segment != TAGGING_SEGMENT
-        ),
-        "reads a long text in windows": "windows" in head.options,
+        "windows": "windows" in head.options,
     }
     if said := [what for what, is_so in others.items() if is_so]:
-        lines.append(
-            f"the head {head.task_name!r} {' and '.join(said)}, unlike those "
+        errors.warn(
+            f"the head {head.task_name!r} has {', '.join(said)}, unlike those "
             "of the original, which answers otherwise"
         )
-    return tuple(lines)
 
 
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
@@ -202,26 +191,29 @@ def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     config = checkpoint.generator or towers
     if config is None:
         return
+    width = config.hidden_size
     # All that is not said here is the discriminator's.
-    shared = ("vocab_size", "max_position_embeddings", "type_vocab_size")
-    expectations: dict[str, typing.Any] = {
-        "num_attention_heads": sizes.usual_heads(config.hidden_size),
-        "intermediate_size": 4 * config.hidden_size,
-        **{n: getattr(discriminator, n) for n in shared if discriminator},
+    expected = sizes.as_dict(discriminator or config) | {
+        "hidden_size": width,
+        "num_hidden_layers": config.num_hidden_layers,
+        "embedding_size": config.embedding_size,
+        "num_attention_heads": sizes.usual_heads(width),
+        "intermediate_size": 4 * width,
     }
+    received = sizes.as_dict(config)
     if _has_tables_of_its_own(tensors):
-        expectations["embedding_size"] = config.hidden_size
-    received = dataclasses.asdict(config)
+        expected["embedding_size"] = width
     if towers is None:
         # A generator alone has no settings beside it that say another.
-        act = _their_hidden_act(discriminator) if discriminator else "gelu"
-        expectations["hidden_act"] = act
+        expected["hidden_act"] = "gelu"
+        if discriminator is not None:
+            expected["hidden_act"] = _their_hidden_act(discriminator)
         received["hidden_act"] = _their_hidden_act(config)
-    for name, expected in expectations.items():
-        if received[name] != expected:
+    for name, value in expected.items():
+        if received[name] != value:
             raise CheckpointError(
-                f"The original has no generator of hidden_size="
-                f"{config.hidden_size} with another {name} than {expected}"
+                f"The original has no generator of hidden_size={width} with "
+                f"another {name} than {value}"
                 f"{'' if discriminator else ' and no discriminator'}. "
                 f"Received: {received[name]}; leave the generator behind with "
                 "--encoder-only"
@@ -229,7 +221,7 @@ def _refuse_other_generators(checkpoint: Checkpoint) -> None:
 
 
 def _their_hidden_act(config: configs.EncoderConfig) -> str:
-    """What the original computes: it has one GELU, see `notes`."""
+    """What the original computes: it has one GELU."""
     return "gelu" if config.hidden_act == "gelu_new" else config.hidden_act
 
 
@@ -261,10 +253,10 @@ def _encoder_settings(hparams: dict, prefix: str) -> dict[str, typing.Any]:
     files.check_fields(hparams, source, **_HPARAMS)
     names = {*original_settings.PRETRAINING, *original_settings.FINETUNING}
     fields = {field.name for field in dataclasses.fields(configs.EncoderConfig)}
-    for name in hparams.keys() - names - fields:
+    if unknown := hparams.keys() - names - fields:
         raise CheckpointError(
-            f"{source}: unknown hparam {name}."
-            + errors.did_you_mean(name, sorted(names))
+            f"{source}: unknown hparam {min(unknown)}."
+            + errors.did_you_mean(min(unknown), sorted(names))
         )
     if not hparams or hparams.keys() & (fields - names):
         return {n: hparams[n] for n in fields & hparams.keys()}
@@ -363,20 +355,10 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
 def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
     """All tensors of a checkpoint that was saved by variable name."""
     prefix = tensor_files.find(path)
-    if prefix is None:
-        path = os.fspath(path).removesuffix(".index")
-        received = f"no such folder, and {path}.index is missing"
-        if os.path.isdir(path):
-            received = "a folder without one"
+    if prefix is None or tensor_files.is_object_based(prefix):
         raise CheckpointError(
-            f"{path} must be a checkpoint, or a folder with a file named "
-            f"'checkpoint'. Received: {received}"
+            "Expected a checkpoint that was saved by variable name, as the "
+            "original ELECTRA does, or a folder whose file 'checkpoint' names "
+            f"one. Received: {os.fspath(path)}"
         )
-    saved = tensor_files.TensorsOnDisk(prefix)
-    if any(name.endswith(tensor_files.OBJECT_SUFFIX) for name in saved):
-        raise CheckpointError(
-            f"{prefix} must be a checkpoint that was saved by variable name, "
-            "as the original ELECTRA does. Received: an object-based "
-            "checkpoint of TensorFlow 2"
-        )
-    return saved
+    return tensor_files.TensorsOnDisk(prefix)

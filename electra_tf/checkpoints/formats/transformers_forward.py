@@ -56,14 +56,13 @@ def outputs(
                 **features, output_hidden_states=True
             )
         prefix = "generator_" if is_generator else ""
-        states = results["hidden_states"]
-        arrays[f"{prefix}sequence_output"] = states[-1].numpy()
+        arrays[f"{prefix}sequence_output"] = results["hidden_states"][-1]
         if name == "ElectraForPreTraining":
             prefix = "discriminator_"
         for output in ("logits", "start_logits", "end_logits"):
             if output in results:
-                arrays[f"{prefix}{output}"] = results[output].numpy()
-    return arrays
+                arrays[f"{prefix}{output}"] = results[output]
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.errors import CheckpointError
 from electra_tf.training import saving
-from tests import helpers
+from tests import helpers, notices
 from tests.checkpoints import models
 
 
@@ -92,7 +92,7 @@ def test_a_path_with_a_dot_comes_back(tmp_path):
 def test_refuses_a_directory_without_a_checkpoint(tmp_path):
     helpers.write_pretrained(tmp_path)
     os.remove(tmp_path / "checkpoint")
-    with pytest.raises(CheckpointError, match="has the model been trained?"):
+    with pytest.raises(CheckpointError, match="started again, names one"):
         electra_tf_format.read(str(tmp_path))
     with pytest.raises(CheckpointError, match="Expected a model directory"):
         electra_tf_format.read(str(tmp_path / "nothing"))
@@ -123,12 +123,6 @@ def test_refuses_the_config_of_another_version(tmp_path):
     [
         ({"format": 2}, r"Expected format \d in .*config.json. Received: 2, "),
         ({"model": None}, "config.json lacks model"),
-        ({"data": {"vocab_file": 5}}, "vocab_file must be a text"),
-        ({"data": {"do_lower_case": "false"}}, "do_lower_case must be true or"),
-        (
-            {"class": "ConvertedCheckpoint", "assumed": "num_attention_heads"},
-            "assumed must be a list, each part of it a text",
-        ),
         (
             {"class": "FinetuningConfig"},
             "finished fine-tuning run with results",
@@ -152,9 +146,7 @@ def test_refuses_odd_records(tmp_path, changes, message):
         ),
         ({"num_outputs": 3.5}, "num_outputs must be a whole number"),
         ({"kind": "poetry"}, "kind must be classification or"),
-        ({"hidden_activation": "relu"}, "hidden_activation must be 'gelu'"),
-        ({"task_name": "a b"}, "task_name must be letters, digits and"),
-        ({"options": {"has_pairs": 1}}, "has_pairs must be true or false"),
+        ({"options": {"colour": 1}}, "no option colour"),
         ({"colour": "red"}, "Cannot read .* 'colour'"),
         (
             {"kind": "question_answering", "options": {"beam_size": "x"}},
@@ -184,7 +176,6 @@ def test_refuses_an_odd_head(changes, message):
             "num_outputs must be the width of .*layer, 3. Received: 2",
         ),
         ("classification", {"labels": [*"aba"]}, "differ. Received: a, b, a"),
-        ("tagging", {"segment": -1}, "segment must be one of the 2"),
     ],
 )
 def test_refuses_a_head_that_is_not_that_of_the_weights(
@@ -204,22 +195,19 @@ def test_odd_numbers_are_named(tmp_path):
     checkpoint = models.finetuned(global_step=2**63 - 1)
     checkpoint.tensors["task_specific/letters/dense/bias"][1] = np.nan
     electra_tf_format.write(checkpoint, str(tmp_path))
-    (remark,) = reading.read_checkpoint(tmp_path).remarks
-    assert remark == (
-        "1 tensors hold NaN or infinity, such as "
-        "task_specific/letters/dense/bias"
-    )
+    (line,) = notices.of(reading.read_checkpoint, tmp_path)
+    assert "1 tensors hold NaN or infinity, such as task_specific/l" in line
 
 
 def test_a_tagger_whose_segment_nothing_says(tmp_path):
     electra_tf_format.write(models.finetuned("tagging"), str(tmp_path))
-    assert reading.read_checkpoint(tmp_path).remarks == []
+    assert not notices.of(reading.read_checkpoint, tmp_path)
     path = tmp_path / "config.json"
     record = helpers.read_json(path)
     record["head"]["segment"] = None
     path.write_text(json.dumps(record))
-    (remark,) = reading.read_checkpoint(tmp_path).remarks
-    assert "in which segment the tagger reads its words: taken as 1" in remark
+    (line,) = notices.of(reading.read_checkpoint, tmp_path)
+    assert "in which segment the tagger reads its words: taken as 1" in line
     path.write_text(json.dumps(record | {"head": {}}))
     with pytest.raises(CheckpointError, match="Cannot read .* missing"):
         reading.read_checkpoint(tmp_path)

@@ -16,7 +16,7 @@ from electra_tf import errors
 from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import kerashub
 from electra_tf.text import vocabulary as vocabulary_lib
-from tests import helpers
+from tests import helpers, notices
 from tests.checkpoints import models
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
@@ -112,12 +112,12 @@ def test_kerashub_computes_what_we_wrote(tmp_path, embedding_size):
 @pytest.mark.dear
 def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     written = models.encoder_alone(hidden_act="gelu")
-    kerashub.write(written, tmp_path)
+    said = notices.of(kerashub.write, written, tmp_path)
+    assert kerashub.GELU_NOTE in said and "no tokenizer" in said[-1]
     received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
     exact = ours(written)
     assert np.abs(received - exact).max() > 1e-5 * np.abs(exact).max()
     assert kerashub.read(tmp_path).discriminator.hidden_act == "gelu_new"
-    assert any("GELU" in note for note in kerashub.notes(written))
     backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
     kerashub.use_exact_gelu(backbone)
     models.assert_close(library_output(backbone)["sequence_output"], exact)
@@ -126,17 +126,18 @@ def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
 def test_a_preset_of_our_task_model_keeps_its_activation(tmp_path):
     model = electra_tf.TextClassifier.from_checkpoint(models.finetuned())
     model.save_to_preset(tmp_path)
-    read = reading.read_checkpoint(tmp_path)
+    with notices.heard() as said:
+        read = reading.read_checkpoint(tmp_path)
     assert read.discriminator.hidden_act == "gelu" and read.head is None
-    (note,) = read.notes
-    assert "the head in task.weights.h5 is read by electra_tf's from_p" in note
+    (line,) = said
+    assert "the head in task.weights.h5 is read by electra_tf's from_p" in line
     received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
     models.assert_close(received, ours(read))
     path = tmp_path / "task.json"
     task = helpers.read_json(path)
     path.write_text(json.dumps(task | {"registered_name": "keras_hub>Task"}))
     read = reading.read_checkpoint(tmp_path)
-    assert read.discriminator.hidden_act == "gelu_new" and not read.notes
+    assert read.discriminator.hidden_act == "gelu_new"
     path.write_text(json.dumps(task | {"config": {}}))
     with pytest.raises(errors.CheckpointError, match="task.json lacks encod"):
         reading.read_checkpoint(tmp_path)
@@ -241,46 +242,6 @@ def test_the_tokenizers_agree(tmp_path, tokens, do_lower_case, lines):
     )
 
 
-def test_a_tokenizer_that_splits_otherwise_is_noted(damaged):
-    assert not kerashub.read(damaged).notes
-    path = damaged / "tokenizer.json"
-    content = helpers.read_json(path)
-    content["config"]["split_on_cjk"] = False
-    path.write_text(json.dumps(content))
-    (note,) = kerashub.read(damaged).notes
-    assert note.endswith(
-        "other ids here than with its tokenizer's split_on_cjk=False"
-    )
-
-
-def test_recognises_presets_of_any_backbone(preset, tmp_path):
-    assert kerashub.recognise(preset)
-    assert not kerashub.recognise(tmp_path)
-    assert not kerashub.recognise(tmp_path / "missing")
-    config = tmp_path / "config.json"
-    for text in ("", "[1]", "[" * 100_000, '{"model_type": "electra"}'):
-        config.write_text(text)
-        assert not kerashub.recognise(tmp_path)
-
-
-def test_notes():
-    def notes(*tokens, lower=None):
-        vocabulary = (
-            vocabulary_lib.Vocabulary(tokens, lower) if tokens else None
-        )
-        written = models.encoder_alone(hidden_act="gelu")
-        written = dataclasses.replace(written, vocabulary=vocabulary)
-        return " ".join(kerashub.notes(written))
-
-    for part in ("tanh", "pooled_dense", "no tokenizer"):
-        assert part in notes()
-    assert "lower-cased: taken as True" in notes(*UNCASED)
-    assert "lower-cased: taken as False" in notes(*CASED)
-    assert "Hangul" not in notes(*CASED)
-    korean = notes("\u1112", "##\u1161", lower=True)
-    assert "Hangul" in korean and "nothing says" not in korean
-
-
 def edit_config(path, **changes):
     file = path / "config.json"
     config = json.loads(file.read_text())
@@ -302,13 +263,9 @@ def truncate(path):
         (lambda p: (p / "model.weights.h5").unlink(), "lacks the weights"),
         (lambda p: truncate(p / "model.weights.h5"), "truncated file"),
         (lambda p: replace(p / "config.json", "{"), "Cannot read .*config"),
-        (lambda p: edit_config(p, vocab_size=21), "'token_embedding'"),
-        (lambda p: edit_config(p, num_heads=4), "cannot read .*Layer "),
+        (lambda p: edit_config(p, vocab_size=21), "token_embedding"),
+        (lambda p: edit_config(p, num_heads=4), "could not be loaded"),
         (lambda p: edit_config(p, num_layers=1), "Expected 25 weights"),
-        (
-            lambda p: edit_config(p, dtype={"class_name": "DTypePolicyMap"}),
-            "is it quantised",
-        ),
         (
             lambda p: (p / "assets/tokenizer/vocabulary.txt").unlink(),
             "vocabulary.txt",
@@ -348,10 +305,3 @@ def test_preset_of_another_architecture(tmp_path):
         errors.CheckpointError, match="Received: keras_hub>BertBackbone"
     ):
         kerashub.read(tmp_path)
-
-
-def test_refuses_a_vocabulary_that_the_tokenizer_refuses(tmp_path):
-    written = models.encoder_alone("abc", vocab_size=3)
-    with pytest.raises(errors.CheckpointError, match="tokenizer refuses"):
-        kerashub.write(written, tmp_path / "a")
-    assert not (tmp_path / "a").exists()
