@@ -358,23 +358,15 @@ def _version(package: str) -> str | None:
 def git_commit() -> str | None:
     """Commit of the source tree, "-dirty" where it has changes.
 
-    None where the package is in no checkout of its own: what is installed into
-    a folder of another project does not have that one's commit.
+    None where the package is in no checkout of its own.
     """
-    package = os.path.dirname(os.path.realpath(__file__))
-    try:
-        root, commit = _git(package, "rev-parse", "--show-toplevel", "HEAD")
-        if os.path.realpath(root) != os.path.dirname(package):
-            return None
-        changes = _git(package, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, ValueError, subprocess.CalledProcessError):
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    ask = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
+    if not os.path.exists(os.path.join(root, ".git")):
         return None
-    return f"{commit}-dirty" if changes else commit
-
-
-def _git(folder: str, *args: str) -> list[str]:
-    """The lines that git prints there."""
-    result = subprocess.run(
-        ["git", *args], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return result.stdout.splitlines()
+    try:
+        return subprocess.check_output(
+            [*ask, "--exclude=*"], cwd=root, text=True
+        ).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -409,7 +409,6 @@ class Engine:
         make_dataset: MakeDataset,
         batch_size: int,
         num_steps: int,
-        before_batch: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
         """Evaluates without dropout.
 
@@ -417,7 +416,6 @@ class Engine:
           make_dataset: See `MakeDataset`.
           batch_size: Over all replicas.
           num_steps: Batches.
-          before_batch: Called before each; it may end all by an exception.
 
         Returns:
           Metrics, "total_loss" among them.
@@ -425,7 +423,6 @@ class Engine:
         iterator = iter(self.distribute(make_dataset, batch_size, 0))
         total: typing.Any = None
         for _ in range(num_steps):
-            before_batch()
             with _data_errors():
                 sums = self._eval_step(next(iterator))
             total = (

@@ -1,12 +1,11 @@
 """Steps, looks at them, checkpoints, evaluations: a run from first to last."""
 
-import contextlib
 import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -14,13 +13,10 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import progress, silence
 from electra_tf.model import costs
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import matmul_rate, metrics_log, replicas, saving
+from electra_tf.training import metrics_log, replicas, saving
 
 # Metrics that say how fast a run is, which no two runs have in common.
-SPEED_METRICS = (
-    *("examples_per_second", "gflop_per_second"),
-    *("mfu", "matmul_gflop_per_second"),
-)
+SPEED_METRICS = ("examples_per_second", "gflop_per_second")
 
 
 def train(
@@ -165,11 +161,9 @@ class _Looks:
             # These steps were compiled as well: the others will not be so slow.
             self._begin(step)
         metrics["examples_per_second"] = speed
-        if self.matmul_rate:
+        if self.engine.networks:
             flops = speed * costs.of_training_example(self.engine.networks)
             metrics["gflop_per_second"] = flops / 1e9
-            metrics["matmul_gflop_per_second"] = self.matmul_rate / 1e9
-            metrics["mfu"] = flops / self.matmul_rate
         if self.engine.loss_scale:
             skipped = self.engine.loss_scale.skipped
             metrics["skipped_steps"] = int(skipped.numpy())
@@ -222,10 +216,7 @@ class _Looks:
                 f"RunConfig.keep_best_metric={best!r} is none of "
                 f"{', '.join(sorted(metrics))}: no best checkpoint is kept",
             )
-        kept = self.checkpoints.best_step
-        if best in metrics and self.log.is_best(
-            step, best, metrics[best], kept
-        ):
+        if best in metrics and self.checkpoints.is_best(best, metrics[best]):
             self.checkpoints.save_best(metrics)
         self._log(step, "heldout", metrics)
         self.eval_summaries.write(step, metrics)
@@ -255,9 +246,6 @@ class _Looks:
 
     def _begin(self, step: int) -> None:
         model_dir = self.run.model_dir
-        self.matmul_rate = 0.0
-        if self.engine.networks:
-            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
         self.line = progress.Progress(
             self.description, self.last_step, "step", self.is_chief
         )
@@ -266,34 +254,8 @@ class _Looks:
         if self.is_chief:
             # Lines of later steps come again.
             self.log = metrics_log.MetricsLog(model_dir, self._step)
-            self._compare_best(self._step)
         self.line.start(step)
         self._has_begun = True
-
-    def _compare_best(self, step: int) -> None:
-        """Says where best/ is not this run's best by the metric of now."""
-        metric, kept = self.run.keep_best_metric, self.checkpoints.best_step
-        folder = f"{model_directory.BEST_DIR}/"
-        if not step and kept:
-            self.line.note(
-                "there is no checkpoint to go on from: training begins at step "
-                "0, and its first evaluation takes the place of step "
-                f"{kept} in {folder}"
-            )
-        records = metrics_log.read(self.log.path)
-        best = metrics_log.best_evaluation(records, metric).record
-        # What is of a later step comes again.
-        if best and best["step"] != kept and step >= (kept or 0):
-            holds = "nothing: it begins with the next evaluation"
-            if kept is not None:
-                holds = (
-                    f"step {kept}, as another metric was asked for before: it "
-                    "changes once an evaluation is better than that"
-                )
-            self.line.note(
-                f"by RunConfig.keep_best_metric={metric!r} step "
-                f"{best['step']} was the best, but {folder} holds {holds}"
-            )
 
     def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
@@ -335,39 +297,10 @@ class Summaries:
             self._writer.close()
 
 
-@contextlib.contextmanager
-def stoppable_evaluation(
-    engine: engine_lib.Engine,
-) -> Iterator[Callable[[], None]]:
-    """Lets SIGTERM and SIGINT end an evaluation after the last step.
-
-    Yields what is to be called before each batch, by all workers. It raises
-    `errors.Stopped` after a request.
-    """
-    with StopRequests("leaving after this batch") as requests:
-
-        def leave_if_asked():
-            if not engine.any_worker(requests.signal_name is not None):
-                return
-            who = requests.signal_name or "Another worker stopped"
-            raise errors.Stopped(
-                f"{who} in the last evaluation: all steps are saved in "
-                f"{engine.run.model_dir}; run again to evaluate"
-            )
-
-        yield leave_if_asked
-
-
 class StopRequests:
-    """Turns SIGTERM and SIGINT into a request that a loop can look at.
+    """Turns SIGTERM and SIGINT into a request that a loop can look at."""
 
-    Args:
-      reply: What is said to the first.
-    """
-
-    def __init__(self, reply: str = "saving and leaving after this step"):
-        self.reply = reply
-        self.signal_name = None
+    signal_name: str | None = None
 
     def __enter__(self):
         self._previous = {}
@@ -387,7 +320,8 @@ class StopRequests:
             raise KeyboardInterrupt  # Asked twice: at once.
         self.signal_name = signal.Signals(number).name
         print(
-            f"\n{self.signal_name}: {self.reply} (again to leave at once)",
+            f"\n{self.signal_name}: saving and leaving after this step (again "
+            "to leave at once)",
             file=sys.stderr,
         )
 

@@ -65,7 +65,7 @@ def detect_heldout(
             "Expected a run with PretrainingDataConfig.heldout_files. "
             f"Received: {model_dir}, which has none"
         )
-    _, vocab, model = pretraining.load_trained(model_dir)
+    vocab, model = pretraining.load_trained(model_dir)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, config.run.seed, shuffle=False
     )

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory, pretraining, validation
 from electra_tf.command_line import gin_files
-from electra_tf.training import matmul_rate, metrics_log
+from electra_tf.training import metrics_log
 from tests import helpers
 
 FOLDER = helpers.ROOT / "gin" / "experiments"
@@ -223,11 +223,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def eager():
     """A few steps take less time than building their graph."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matmul_rate, "of_strategy", lambda strategy: 1e9)
-        tf.config.run_functions_eagerly(not ALL_ROWS)
-        yield
-        tf.config.run_functions_eagerly(False)
+    tf.config.run_functions_eagerly(not ALL_ROWS)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="module")
