@@ -11,6 +11,7 @@ import platform
 import re
 import sys
 import time
+import typing
 
 from electra_tf import configs, errors, files, validation
 from electra_tf.files import write_atomically, write_json
@@ -221,7 +222,7 @@ def refuse_other_format(record: dict, path: str) -> None:
 
 
 def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
-    """The configuration of a pre-training run, without what it started from.
+    """The configuration of a pre-training run.
 
     Raises:
       ConfigError: If there is none, or that of another kind of run.
@@ -233,13 +234,10 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
             f"{model_dir}, of a {record['class']}"
         )
     try:
-        return configs.PretrainingConfig(
-            model=model_of(record),
-            data=exactly(configs.PretrainingDataConfig, record["data"]),
-            optimizer=exactly(configs.OptimizerConfig, record["optimizer"]),
-            run=dataclasses.replace(
-                exactly(configs.RunConfig, record["run"]), model_dir=model_dir
-            ),
+        fields = set(record) - {"class", "format"}
+        record["run"] = record["run"] | {"model_dir": model_dir}
+        return exactly(
+            configs.PretrainingConfig, {name: record[name] for name in fields}
         )
     except (KeyError, TypeError) as error:
         raise errors.ConfigError(
@@ -254,9 +252,7 @@ def model_of(record: dict) -> configs.ElectraConfig:
     Raises:
       KeyError, TypeError: If fields are missing or unknown.
     """
-    model = record["model"]
-    encoder = exactly(configs.EncoderConfig, model["encoder"])
-    return exactly(configs.ElectraConfig, model | {"encoder": encoder})
+    return exactly(configs.ElectraConfig, record["model"])
 
 
 def exactly(cls, record: dict):
@@ -268,7 +264,15 @@ def exactly(cls, record: dict):
     names = {field.name for field in dataclasses.fields(cls)}
     if other := sorted(names ^ record.keys()):
         raise TypeError(f"other fields of {cls.__name__}: {', '.join(other)}")
-    return cls(**record)
+    hints = typing.get_type_hints(cls)
+    return cls(
+        **{
+            name: exactly(hints[name], value)
+            if dataclasses.is_dataclass(hints[name])
+            else value
+            for name, value in record.items()
+        }
+    )
 
 
 def refuse_other_run(config) -> None:

@@ -230,12 +230,11 @@ class _Looks:
             return False
         path = os.path.join(self.run.model_dir, model_directory.METRICS_FILE)
         step = int(self.engine.global_step.numpy())
-        is_enough = self.is_chief and patience <= (
-            metrics_log.best_evaluation(
-                [r for r in metrics_log.read(path) if r["step"] <= step],
-                self.run.keep_best_metric,
-            ).num_since
+        before = [r for r in metrics_log.read(path) if r["step"] <= step]
+        _, num_since = metrics_log.best_evaluation(
+            before, self.run.keep_best_metric
         )
+        is_enough = self.is_chief and num_since >= patience
         is_enough = self.engine.any_worker(is_enough)
         if is_enough and self._has_begun and step < self.last_step:
             self.line.note(

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import os
-import typing
 from collections.abc import Sequence
 
 from electra_tf import files, model_directory
@@ -35,24 +34,18 @@ class MetricsLog:
         files.append_line(self.path, record)
 
 
-class BestEvaluation(typing.NamedTuple):
-    """Which of the evaluations in a log was best.
-
-    Attributes:
-      record: The first that was as good; None if none has the metric.
-      num_since: How many came after it.
-    """
-
-    record: dict | None
-    num_since: int
-
-
-def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
-    """The best of the evaluations on held-out examples.
+def best_evaluation(
+    records: Sequence[dict], metric: str
+) -> tuple[dict | None, int]:
+    """The best of the evaluations on held-out examples, and how many followed.
 
     Args:
       records: Of `read`, in order.
       metric: Lower is better where its name ends in "loss".
+
+    Returns:
+      The first record that was as good, None if none has the metric; and the
+      number of evaluations after it.
     """
     best, num_since = None, 0
     for record in records:
@@ -62,7 +55,7 @@ def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
         other = best[metric] if best else math.nan
         if metric in record and is_better(metric, record[metric], other):
             best, num_since = record, 0
-    return BestEvaluation(best, num_since)
+    return best, num_since
 
 
 def is_better(metric: str, value: float, other: float) -> bool:

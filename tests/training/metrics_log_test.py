@@ -10,9 +10,9 @@ def test_nan_is_never_the_best(tmp_path):
     for step, loss in enumerate([math.nan, 0.5, math.nan, 0.7], 1):
         log.write(step, "heldout", {"loss": loss})
     records = metrics_log.read(log.path)
-    best = metrics_log.best_evaluation(records, "loss")
-    assert (best.record["step"], best.num_since) == (2, 2)
-    assert metrics_log.best_evaluation(records[:1], "loss").record is None
+    best, num_since = metrics_log.best_evaluation(records, "loss")
+    assert (best["step"], num_since) == (2, 2)
+    assert metrics_log.best_evaluation(records[:1], "loss")[0] is None
 
 
 def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
