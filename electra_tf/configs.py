@@ -6,6 +6,7 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 
 import dataclasses
 import typing
+from collections.abc import Iterator
 
 import gin
 
@@ -183,21 +184,78 @@ class ElectraConfig:
         share, rate = "between 0 and 1", self.masked_token_prob
         validation.require(self, 0 < self.mask_prob < 1, "mask_prob", share)
         validation.require(self, 0 <= rate <= 1, "masked_token_prob", share)
-        validation.require_together(
+        validation.require_one_of(
             self,
+            discriminator_objective=DISCRIMINATOR_OBJECTIVES,
+            generator_training=GENERATOR_TRAININGS,
+        )
+        for name in (
+            *("discriminator_objective", "generator_training"),
+            *("uniform_generator", "unigram_generator"),
+        ):
+            validation.require_together(
+                self,
+                self.electra_objective
+                or getattr(self, name) == getattr(ElectraConfig, name),
+                f"ElectraConfig.{name} needs electra_objective",
+                f"{name} electra_objective",
+            )
+        # The original's configuration does the same.
+        towers = self.two_tower_generator or self.electric_objective
+        object.__setattr__(self, "two_tower_generator", towers)
+        for holds, rule, names in self._rules():
+            validation.require_together(
+                self, holds, f"ElectraConfig{rule}", names
+            )
+        if self.generator_training == "adversarial":
+            object.__setattr__(self, "distinct_positions", True)
+
+    def _rules(self) -> Iterator[tuple[bool, str, str]]:
+        """Whether settings go together, the rule, and the settings."""
+        own = "untied_generator uniform_generator unigram_generator"
+        training = f".generator_training={self.generator_training!r} needs "
+        learns = self.generator_training == "maximum_likelihood"
+        yield (
             self.max_seq_length <= self.encoder.max_position_embeddings,
-            "ElectraConfig.max_seq_length must not exceed "
+            ".max_seq_length must not exceed "
             "EncoderConfig.max_position_embeddings",
             "max_seq_length encoder.max_position_embeddings",
         )
-        validation.require_together(
-            self,
+        yield (
             self.max_predictions_per_seq > 0,
-            "ElectraConfig.mask_prob must leave a token to predict",
+            ".mask_prob must leave a token to predict",
             "mask_prob max_seq_length",
         )
-        validation.require_together(
-            self,
+        yield (
+            not (self.electra_objective and self.electric_objective),
+            " takes one objective",
+            "electra_objective electric_objective",
+        )
+        yield (
+            not (self.uniform_generator and self.unigram_generator),
+            " takes one generator",
+            "uniform_generator unigram_generator",
+        )
+        yield (
+            learns or self.has_own_generator,
+            f"{training}a generator network of its own",
+            own,
+        )
+        # Shared embeddings would go on learning.
+        yield (
+            self.generator_training != "frozen"
+            or self.untied_generator_embeddings,
+            ".untied_generator_embeddings must be True with "
+            "generator_training='frozen'",
+            "untied_generator_embeddings",
+        )
+        yield (
+            self.generator_training != "adversarial"
+            or self.has_binary_discriminator,
+            f"{training}a discriminator that detects replaced tokens",
+            "discriminator_objective",
+        )
+        yield (
             not self.disentangled_embeddings
             or (
                 self.electra_objective
@@ -205,84 +263,25 @@ class ElectraConfig:
                 and not self.untied_generator_embeddings
                 and self.has_binary_discriminator
             ),
-            "ElectraConfig.disentangled_embeddings needs a discriminator and a "
-            "generator that share their embeddings and nothing else",
-            "electra_objective untied_generator untied_generator_embeddings "
-            "uniform_generator unigram_generator discriminator_objective",
+            ".disentangled_embeddings needs a discriminator and a generator "
+            "that share their embeddings and nothing else",
+            f"electra_objective untied_generator_embeddings {own} "
+            "discriminator_objective",
         )
-        self._check_ablations()
-        validation.require_together(
-            self,
-            not (self.electra_objective and self.electric_objective),
-            "ElectraConfig takes one objective",
-            "electra_objective electric_objective",
-        )
-        if self.electric_objective:
-            # The original's configuration does the same.
-            object.__setattr__(self, "two_tower_generator", True)
         # The original fails where there are no towers to take a loss of.
-        validation.require_together(
-            self,
+        yield (
             not self.two_tower_generator
             or (
                 self.has_discriminator
                 and self.has_own_generator
-                and self.generator_training == "maximum_likelihood"
+                and learns
                 and not self.disentangled_embeddings
             ),
-            "ElectraConfig.two_tower_generator needs a discriminator and "
-            "towers that learn by themselves",
-            "electra_objective electric_objective untied_generator "
-            "uniform_generator unigram_generator generator_training "
+            ".two_tower_generator needs a discriminator and towers that learn "
+            "by themselves",
+            f"electra_objective electric_objective {own} generator_training "
             "disentangled_embeddings",
         )
-
-    def _check_ablations(self) -> None:
-        """Which of the paper's variants go together."""
-        validation.require_one_of(
-            self,
-            discriminator_objective=DISCRIMINATOR_OBJECTIVES,
-            generator_training=GENERATOR_TRAININGS,
-        )
-        validation.require_switch(
-            self,
-            "electra_objective",
-            "discriminator_objective",
-            "generator_training",
-            "uniform_generator",
-            "unigram_generator",
-        )
-        validation.require_together(
-            self,
-            not (self.uniform_generator and self.unigram_generator),
-            "ElectraConfig takes one generator",
-            "uniform_generator unigram_generator",
-        )
-        if self.generator_training == "maximum_likelihood":
-            return
-        chosen = f"ElectraConfig.generator_training={self.generator_training!r}"
-        validation.require_together(
-            self,
-            self.has_own_generator,
-            f"{chosen} needs a generator network of its own",
-            "untied_generator uniform_generator unigram_generator",
-        )
-        if self.generator_training == "frozen":
-            validation.require(
-                self,
-                self.untied_generator_embeddings,
-                "untied_generator_embeddings",
-                "True with generator_training='frozen', since shared "
-                "embeddings go on learning",
-            )
-        else:
-            validation.require_together(
-                self,
-                self.has_binary_discriminator,
-                f"{chosen} needs a discriminator that detects replaced tokens",
-                "discriminator_objective",
-            )
-            object.__setattr__(self, "distinct_positions", True)
 
     @property
     def max_predictions_per_seq(self) -> int:
@@ -332,13 +331,14 @@ class ElectraConfig:
             "ElectraConfig must leave its generator a layer and a width",
             "generator_layers generator_hidden_size",
         )
-        if width % heads:
-            raise errors.ConfigError(
-                "ElectraConfig.generator_hidden_size must lead to a width that "
-                "its heads, one for each 64, divide. Received: "
-                f"generator_hidden_size={self.generator_hidden_size}, which is "
-                f"a width of {width} with {heads} heads"
-            )
+        validation.require_together(
+            self,
+            width % heads == 0,
+            "ElectraConfig.generator_hidden_size must lead to a width that its "
+            f"heads, one for each 64, divide, not a width of {width} with "
+            f"{heads} heads",
+            "generator_hidden_size",
+        )
         return dataclasses.replace(self.encoder, **sizes)
 
     @property
@@ -349,18 +349,15 @@ class ElectraConfig:
         times the width and heads are 64 wide, whatever the discriminator has.
         """
         encoder = self.encoder
-        hidden_size = share_of(encoder.hidden_size, self.generator_hidden_size)
+        width = share_of(encoder.hidden_size, self.generator_hidden_size)
         layers = share_of(encoder.num_hidden_layers, self.generator_layers)
+        is_untied = self.untied_generator_embeddings
         return {
-            "hidden_size": hidden_size,
+            "hidden_size": width,
             "num_hidden_layers": layers,
-            "intermediate_size": 4 * hidden_size,
-            "num_attention_heads": max(1, hidden_size // 64),
-            "embedding_size": (
-                hidden_size
-                if self.untied_generator_embeddings
-                else encoder.embedding_size
-            ),
+            "intermediate_size": 4 * width,
+            "num_attention_heads": max(1, width // 64),
+            "embedding_size": width if is_untied else encoder.embedding_size,
         }
 
 

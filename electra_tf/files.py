@@ -115,31 +115,31 @@ def check_fields(
             raise errors.CheckpointError(f"{os.fspath(source)} lacks {name}")
     for name, kind in kinds.items():
         value = record.get(name)
-        if value is not None and not _fits(value, kind):
-            outer, *inner = _parts(kind)
-            expected = _IN_WORDS[outer]
-            if inner:
-                expected += f", each part of it {_IN_WORDS[inner[-1]]}"
-            raise errors.CheckpointError(
-                f"{os.fspath(source)}: {name} must be {expected}. Received: "
-                f"{reprlib.repr(value)}"
-            )
+        outer = typing.get_origin(kind) or kind
+        inner = typing.get_args(kind)[-1:]
+        if value is None or (
+            _is_of(value, outer)
+            and (not inner or all(_is_of(v, *inner) for v in _parts(value)))
+        ):
+            continue
+        expected = _IN_WORDS[outer]
+        if inner:
+            expected += f", each part of it {_IN_WORDS[inner[0]]}"
+        raise errors.CheckpointError(
+            f"{os.fspath(source)}: {name} must be {expected}. Received: "
+            f"{reprlib.repr(value)}"
+        )
 
 
-def _parts(kind: typing.Any) -> tuple[type, ...]:
-    """dict[str, int] -> (dict, str, int)."""
-    return (typing.get_origin(kind) or kind, *typing.get_args(kind))
+def _is_of(value: object, kind: type) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
-def _fits(value: object, kind: typing.Any) -> bool:
-    outer, *inner = _parts(kind)
-    if isinstance(value, bool) or outer is bool:
-        return isinstance(value, bool) and outer is bool
-    if not isinstance(value, (int, float) if outer is float else outer):
-        return False
-    # Of an object the names are texts anyway.
-    values = value.values() if isinstance(value, dict) else value
-    return not inner or all(_fits(v, inner[-1]) for v in values)  # type: ignore
+def _parts(value) -> Iterable:
+    """Of an object the values: its names are texts anyway."""
+    return value.values() if isinstance(value, dict) else value
 
 
 def each_once(pairs: list[tuple[str, typing.Any]]) -> dict:
@@ -358,23 +358,15 @@ def _version(package: str) -> str | None:
 def git_commit() -> str | None:
     """Commit of the source tree, "-dirty" where it has changes.
 
-    None where the package is in no checkout of its own: what is installed into
-    a folder of another project does not have that one's commit.
+    None where the package is in no checkout of its own.
     """
-    package = os.path.dirname(os.path.realpath(__file__))
-    try:
-        root, commit = _git(package, "rev-parse", "--show-toplevel", "HEAD")
-        if os.path.realpath(root) != os.path.dirname(package):
-            return None
-        changes = _git(package, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, ValueError, subprocess.CalledProcessError):
+    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    ask = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
+    if not os.path.exists(os.path.join(root, ".git")):
         return None
-    return f"{commit}-dirty" if changes else commit
-
-
-def _git(folder: str, *args: str) -> list[str]:
-    """The lines that git prints there."""
-    result = subprocess.run(
-        ["git", *args], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return result.stdout.splitlines()
+    try:
+        return subprocess.check_output(
+            [*ask, "--exclude=*"], cwd=root, text=True
+        ).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -11,6 +11,7 @@ import platform
 import re
 import sys
 import time
+import typing
 
 from electra_tf import configs, errors, files, validation
 from electra_tf.files import write_atomically, write_json
@@ -57,19 +58,20 @@ _PACKAGES = (
     "gin-config",
     "numpy",
 )
+# Of RunConfig: what decides what is learned.
+_DECIDES = (
+    *("num_train_steps", "seed", "dtype_policy"),
+    "gradient_reduction_dtype",
+)
 # What may differ between a run and its continuation: nothing that changes what
-# is learned.
+# is learned. Files may move: digests of what is in them are compared.
 _MAY_DIFFER = (
-    *("run.model_dir", "run.stop_at_step", "run.save_checkpoints_steps"),
-    *("run.steps_per_loop", "run.eval_steps", "run.keep_checkpoint_max"),
-    *("run.keep_best_metric", "run.async_checkpoints", "run.num_gpus"),
-    "run.max_loss_growth",
-    *("run.distribution_strategy", "run.tpu", "run.cluster_resolver"),
-    *("run.micro_batch_size", "run.num_parallel_parts", "run.jit_compile"),
-    *("run.tf32", "run.deterministic"),
-    *("run.num_intra_op_threads", "data.eval_batch_size"),
-    *("data.num_eval_steps", "data.heldout_files"),
-    # They may move: digests of the records and the tokens are compared.
+    *(
+        f"run.{field.name}"
+        for field in dataclasses.fields(configs.RunConfig)
+        if field.name not in _DECIDES
+    ),
+    *("data.eval_batch_size", "data.num_eval_steps", "data.heldout_files"),
     *("data.train_files", "data.vocab_file"),
     # Every trial of fine-tuning says itself what it is.
     *("num_trials", "reseed_degenerate"),
@@ -77,12 +79,6 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
-# The class of a record -> what its folder holds.
-_KINDS = {
-    "PretrainingConfig": "a model of pre-training",
-    "FinetuningConfig": "a fine-tuned model",
-    "ConvertedCheckpoint": "a converted checkpoint",
-}
 # Of fine-tuning: where files are. Each trial knows what is in them.
 _MAY_MOVE = (
     *("init_checkpoint", "data.data_dir"),
@@ -113,13 +109,13 @@ def trial_numbers(model_dir: str) -> list[int]:
 def weights_dir(folder: str) -> str:
     """Where the checkpoint is that is the model of a run, or of a trial.
 
-    That is the folder itself, but for a finished trial that names its best
-    step: it was trained with patience, and has the weights of that step.
+    That is the folder itself, but for a finished trial that was trained with
+    patience, and has the weights of its best step.
     """
     path = os.path.join(folder, RESULTS_FILE)
-    found = files.read_json(path) if os.path.isfile(path) else {}
-    has_best = found.get(BEST_STEP) is not None
-    return os.path.join(folder, BEST_DIR) if has_best else folder
+    results = files.read_json(path) if os.path.isfile(path) else {}
+    is_best = results.get(BEST_STEP) is not None
+    return os.path.join(folder, BEST_DIR) if is_best else folder
 
 
 def begin(config, operative_config: str, flags: list[str]) -> None:
@@ -221,12 +217,12 @@ def refuse_other_format(record: dict, path: str) -> None:
         raise errors.CheckpointError(
             f"Expected format {RECORD_FORMAT} in {path}. Received: "
             f"{record.get('format')}, of another version of electra_tf: train "
-            "or convert again, or use that version"
+            "or convert again"
         )
 
 
 def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
-    """The configuration of a pre-training run, without what it started from.
+    """The configuration of a pre-training run.
 
     Raises:
       ConfigError: If there is none, or that of another kind of run.
@@ -238,13 +234,10 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
             f"{model_dir}, of a {record['class']}"
         )
     try:
-        return configs.PretrainingConfig(
-            model=model_of(record),
-            data=exactly(configs.PretrainingDataConfig, record["data"]),
-            optimizer=exactly(configs.OptimizerConfig, record["optimizer"]),
-            run=dataclasses.replace(
-                exactly(configs.RunConfig, record["run"]), model_dir=model_dir
-            ),
+        fields = set(record) - {"class", "format"}
+        record["run"] = record["run"] | {"model_dir": model_dir}
+        return exactly(
+            configs.PretrainingConfig, {name: record[name] for name in fields}
         )
     except (KeyError, TypeError) as error:
         raise errors.ConfigError(
@@ -259,9 +252,7 @@ def model_of(record: dict) -> configs.ElectraConfig:
     Raises:
       KeyError, TypeError: If fields are missing or unknown.
     """
-    model = record["model"]
-    encoder = exactly(configs.EncoderConfig, model["encoder"])
-    return exactly(configs.ElectraConfig, model | {"encoder": encoder})
+    return exactly(configs.ElectraConfig, record["model"])
 
 
 def exactly(cls, record: dict):
@@ -273,7 +264,15 @@ def exactly(cls, record: dict):
     names = {field.name for field in dataclasses.fields(cls)}
     if other := sorted(names ^ record.keys()):
         raise TypeError(f"other fields of {cls.__name__}: {', '.join(other)}")
-    return cls(**record)
+    hints = typing.get_type_hints(cls)
+    return cls(
+        **{
+            name: exactly(hints[name], value)
+            if dataclasses.is_dataclass(hints[name])
+            else value
+            for name, value in record.items()
+        }
+    )
 
 
 def refuse_other_run(config) -> None:
@@ -294,27 +293,20 @@ def refuse_other_run(config) -> None:
     if all(map(begun.fullmatch, names)):
         return
     if CONFIG_FILE not in names:
-        hint = ""
-        if any(name.endswith(".index") for name in names):
-            hint = (
-                ", and to start from the checkpoint there name it as "
-                f"{kind}.init_checkpoint"
-            )
-            if isinstance(config, configs.PretrainingConfig):
-                hint += " (with keep_global_step to go on at its step)"
         raise errors.ConfigError(
             f"Expected an empty or new model directory, found {model_dir} with "
             f"{len(names)} entries but no {CONFIG_FILE}: choose another "
-            f"--model_dir{hint}"
+            f"--model_dir, and name a checkpoint to start from as {kind}."
+            "init_checkpoint"
         )
     if not _has_learned(model_dir):
         return
-    theirs = read_config(model_dir)
-    if theirs["class"] != kind:
+    record = read_config(model_dir)
+    if record["class"] != kind:
         raise errors.ConfigError(
-            f"{model_dir} holds {_KINDS.get(theirs['class'], theirs['class'])}"
-            f": to start from it, name it as {kind}.init_checkpoint and choose "
-            "another --model_dir"
+            f"{model_dir} holds a model of {record['class']}: to start from "
+            f"it, name it as {kind}.init_checkpoint and choose another "
+            "--model_dir"
         )
     may_differ = {*_MAY_DIFFER}
     if getattr(config, "early_stopping_patience", 0):
@@ -323,11 +315,11 @@ def refuse_other_run(config) -> None:
         may_differ.update(_MAY_MOVE)
         if config.data.eval_only:
             may_differ.update(_MAY_DIFFER_IN_EVALUATION)
-    if config.run.dtype_policy == configs.AUTO:  # Takes theirs.
+    if config.run.dtype_policy == configs.AUTO:  # Takes the run's.
         may_differ.add("run.dtype_policy")
     validation.require_same(
         as_dict(config),
-        theirs,
+        record,
         f"{model_dir} holds another run's model",
         may_differ,
     )
@@ -371,10 +363,8 @@ def refuse_other_records(config, digest: str) -> None:
       ConfigError: If the run in its model directory had others.
     """
     model_dir = config.run.model_dir
-    if (
-        _has_learned(model_dir)
-        and read_train_data(model_dir).get("sha256", digest) != digest
-    ):
+    learned = read_train_data(model_dir) if _has_learned(model_dir) else {}
+    if learned.get("sha256", digest) != digest:
         raise errors.ConfigError(
             f"{model_dir} holds a run on other records than those of "
             f"PretrainingDataConfig.train_files={config.data.train_files}: "
@@ -390,16 +380,7 @@ def read_train_data(model_dir: str) -> dict:
       CheckpointError: If the file is damaged.
     """
     path = os.path.join(model_dir, TRAIN_DATA_FILE)
-    if not os.path.isfile(path):
-        return {}
-    try:
-        return files.read_json(path, ("sha256",))
-    except errors.CheckpointError as error:
-        raise errors.CheckpointError(
-            f"{error}. It says which records {model_dir} has learned from: "
-            "bring it back, or remove it if you are sure that they are those "
-            "of PretrainingDataConfig.train_files"
-        ) from None
+    return files.read_json(path, ("sha256",)) if os.path.isfile(path) else {}
 
 
 def write_records_digest(
@@ -413,11 +394,9 @@ def write_records_digest(
 def _has_learned(model_dir: str) -> bool:
     """Whether there are checkpoints, whatever "checkpoint" says, or scores."""
     trials = [trial_dir(model_dir, n) for n in trial_numbers(model_dir)]
-    best = f"{BEST_DIR}/checkpoint"
+    learned = [f"{BEST_DIR}/checkpoint", f"{CHECKPOINT_NAME}-*.index"]
     return any(
         glob.glob(pattern, root_dir=folder)
         for folder in (model_dir, *trials)
-        for pattern in ("checkpoint", f"{CHECKPOINT_NAME}-*.index", best)
-    ) or any(
-        os.path.isfile(os.path.join(folder, RESULTS_FILE)) for folder in trials
+        for pattern in ("checkpoint", *learned, RESULTS_FILE)
     )

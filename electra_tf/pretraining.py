@@ -8,36 +8,22 @@ last, `advice` on what the metrics show.
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import continuing
-from electra_tf.files import write_atomically, write_json
+from electra_tf.files import write_json
 from electra_tf.model import ablations, electra, masking
-from electra_tf.pretraining_data import (
-    batches,
-    manifest,
-)
+from electra_tf.pretraining_data import batches, manifest
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import (
-    loop,
-    metrics_log,
-    optimization,
-    replicas,
-    saving,
-    workers,
-)
+from electra_tf.training import loop, optimization, replicas, saving, workers
 
 # Held-out masks and samples must not repeat those of training.
 EVAL_SEED_OFFSET = 1_000_003
-# In the log, of examples that a run is no longer scored on.
-_OTHER_HELDOUT = "heldout_before"
 # Before this share of the steps a discriminator that finds nothing is young.
 _GRACE = 0.1
 _MIN_GRACE_STEPS = 500
@@ -46,8 +32,7 @@ _MIN_GRACE_STEPS = 500
 _COLLAPSED_RECALL = 0.01
 _COLLAPSED_AUC = 0.6
 # A generator of the paper's sizes is right for about 55 % of its samples when
-# it is trained; one that is right more often in the first half of a run leaves
-# the discriminator little to find.
+# it is trained.
 _TOO_GOOD_ACCURACY = 0.75
 
 
@@ -347,28 +332,24 @@ def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     )
     if before and scored_on not in (None, before):
         errors.warn(
-            "the held-out examples are others than before: from the next "
-            f"evaluation on, those so far are {_OTHER_HELDOUT!r} in "
-            f"{model_directory.METRICS_FILE}, and {model_directory.BEST_DIR}/ "
-            "begins anew"
+            "the held-out examples are others than before: scores from now on "
+            "cannot be compared with those so far, and "
+            f"{model_directory.BEST_DIR}/ begins anew"
         )
 
 
 def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
-    """Notes what a run is scored on from now on.
-
-    Where that is another set than before, the scores up to now stay in the log
-    under another name: no later one can be compared with them.
-    """
+    """Lets best/ begin anew where other examples are held out than before."""
     model_dir, scored_on = config.run.model_dir, inputs.scored_on(config)
     if model_directory.read_train_data(model_dir).get("heldout") == scored_on:
         return
-    path = os.path.join(model_dir, model_directory.METRICS_FILE)
-    records = metrics_log.read(path)
-    for record in records:
-        if record["split"] == "heldout":
-            record["split"] = _OTHER_HELDOUT
-    write_atomically(path, "".join(f"{json.dumps(r)}\n" for r in records))
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(
+            os.path.join(
+                *(model_dir, model_directory.BEST_DIR),
+                model_directory.EVAL_RESULTS_FILE,
+            )
+        )
     model_directory.write_records_digest(
         model_dir, inputs.train_data.digest, heldout=scored_on
     )
@@ -413,66 +394,23 @@ def _describe(
         inputs.heldout_data.warn_as_heldout(
             train_data, data.eval_batch_size, data.num_eval_steps
         )
-    elif run.eval_steps:
-        lines.append(
-            f"RunConfig.eval_steps={run.eval_steps} evaluates nothing: there "
-            "are no PretrainingDataConfig.heldout_files"
-        )
-    lines += _remarks_on_generator(config)
     lines += optimization.schedule_remarks(
         config.optimizer, run.num_train_steps
     )
-    if run.stop_at_step > run.num_train_steps:
+    starts = config.init_checkpoint or config.init_generator_checkpoint
+    if config.model.generator_training == "frozen" and not starts:
         lines.append(
-            f"RunConfig.stop_at_step={run.stop_at_step} is behind the last "
-            f"step, RunConfig.num_train_steps={run.num_train_steps}, where the "
-            "run ends"
+            "ElectraConfig.generator_training='frozen' without init_checkpoint "
+            "or init_generator_checkpoint: the generator keeps random weights"
         )
     for line in filter(None, lines):
         errors.warn(line)
 
 
-def _remarks_on_generator(config: configs.PretrainingConfig) -> list[str]:
-    """What a generator that is trained otherwise than usual will not do."""
-    model, lines = config.model, []
-    if ablations.adjusts_samples(model):
-        drawn = "temperature or disallow_correct draw its samples otherwise"
-        if model.electric_objective:
-            lines.append(
-                "ElectraConfig.electric_objective computes with the "
-                f"generator's own probabilities, but {drawn}: the scores that "
-                "are learned are no -log p"
-            )
-        if model.generator_training == "adversarial":
-            lines.append(
-                "ElectraConfig.generator_training='adversarial' rewards "
-                f"samples by the generator's own probabilities, but {drawn}"
-            )
-    starts = config.init_checkpoint or config.init_generator_checkpoint
-    if model.generator_training == "frozen" and not starts:
-        lines.append(
-            "ElectraConfig.generator_training='frozen' without init_checkpoint "
-            "or init_generator_checkpoint: the generator keeps random weights"
-        )
-    return lines
-
-
-class Trained(NamedTuple):
-    """What a run trained.
-
-    Attributes:
-      config: Of the run.
-      vocab: That it learned with.
-      model: Both networks, with the weights of the last checkpoint.
-    """
-
-    config: configs.PretrainingConfig
-    vocab: vocabulary.Vocabulary
-    model: electra.PretrainingModel
-
-
-def load_trained(model_dir: str) -> Trained:
-    """Rebuilds what a run trained, for its dtype policy.
+def load_trained(
+    model_dir: str,
+) -> tuple[vocabulary.Vocabulary, electra.PretrainingModel]:
+    """The vocabulary of a run, and its model with the last weights.
 
     Raises:
       ConfigError: If there is no run, vocabulary or checkpoint, or they do not
@@ -492,7 +430,7 @@ def load_trained(model_dir: str) -> Trained:
     replicas.set_policy(config.run)
     model = _make_model(config.model, vocab)
     saving.restore_variables(model.variables, checkpoint, "the model")
-    return Trained(config, vocab, model)
+    return vocab, model
 
 
 def advice(
@@ -513,38 +451,32 @@ def advice(
       Name of a finding -> a sentence; empty where all is as it should be.
     """
     steps = config.run.num_train_steps
-    found = {}
+    lines = {}
     is_young = step < max(_MIN_GRACE_STEPS, _GRACE * steps)
     recall = metrics.get("disc_recall", 1.0)
     auc = _auc_of_tokens(metrics, share_of_padding)
     if not is_young and recall < _COLLAPSED_RECALL and auc < _COLLAPSED_AUC:
-        found["collapsed"] = (
-            "the discriminator has collapsed to the majority class: it calls "
-            f"every token original (disc_recall {recall:.3f}, disc_auc without "
-            f"padding {auc:.2f}), so its accuracy of "
-            f"{metrics.get('disc_accuracy', 0.0):.2f} means nothing. Try a "
-            "lower OptimizerConfig.learning_rate, a longer warm-up, or more "
-            "weight on it (ElectraConfig.disc_weight="
-            f"{config.model.disc_weight:g})"
+        lines["collapsed"] = (
+            "the discriminator has collapsed: it calls every token original "
+            f"(disc_recall {recall:.3f}, disc_auc without padding {auc:.2f}). "
+            "Try a lower OptimizerConfig.learning_rate, a longer warm-up, or a "
+            "larger ElectraConfig.disc_weight"
         )
     accuracy = metrics.get("sampled_masked_lm_accuracy", 0.0)
     if step < steps / 2 and accuracy > _TOO_GOOD_ACCURACY:
-        found["generator_too_good"] = (
-            "the generator is too good too early: "
-            f"{100 * accuracy:.0f} % of its samples are the true token, so "
-            f"only {100 * metrics.get('replaced_rate', 0.0):.1f} % of all "
-            "tokens are replaced and the discriminator has little to learn "
-            "from. Try a smaller ElectraConfig.generator_hidden_size "
-            f"({config.model.generator_hidden_size:g}) or more text: the same "
-            "examples may come too often"
+        lines["generator_too_good"] = (
+            f"the generator is too good too early: {100 * accuracy:.0f} % of "
+            "its samples are the true token, so that the discriminator has "
+            "little to learn from. Try a smaller "
+            "ElectraConfig.generator_hidden_size or more text"
         )
     line = optimization.skipped_remark(metrics.get("skipped_steps", 0.0), step)
     if line and not is_young:
-        found["skipped_steps"] = (
-            f"{line}. Try RunConfig.dtype_policy="
-            "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
+        lines["skipped_steps"] = (
+            f"{line}. Try RunConfig.dtype_policy='mixed_bfloat16' or a lower "
+            "OptimizerConfig.learning_rate"
         )
-    return found
+    return lines
 
 
 def _auc_of_tokens(metrics: dict[str, float], share_of_padding: float) -> float:

@@ -11,7 +11,7 @@ import re
 import reprlib
 import sys
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from electra_tf import errors
 
@@ -31,37 +31,34 @@ def check_types(config) -> None:
     Raises:
       ConfigError: If a value is of another type, or breaks the rule of its own.
     """
+    owner = type(config).__name__
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        allowed = hints[field.name]
+        name, value = field.name, getattr(config, field.name)
+        allowed = hints[name]
         if typing.get_origin(allowed) is tuple:
-            _check_tuple(config, field.name, typing.get_args(allowed)[0])
+            _check_tuple(config, name, typing.get_args(allowed)[0])
             continue
         options = typing.get_args(allowed) or (allowed,)
         options = tuple(typing.get_origin(o) or o for o in options)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
+        is_number = type(value) is int
         if float in options and is_number and abs(value) <= _LARGEST:
-            object.__setattr__(config, field.name, float(value))
-            continue
-        if int in options and isinstance(value, float) and value.is_integer():
+            value = float(value)
+        elif int in options and type(value) is float and value.is_integer():
             value = int(value)  # 1e6 steps
-            object.__setattr__(config, field.name, value)
-        if int in options and isinstance(value, int) and abs(value) >= 2**63:
+        object.__setattr__(config, name, value)
+        if type(value) is int and int in options and abs(value) >= 2**63:
             raise errors.ConfigError(
-                f"{type(config).__name__}.{field.name} must be an int of 64 "
-                f"bits. Received: {reprlib.repr(value)}"
+                f"{owner}.{name} must be an int of 64 bits. Received: "
+                f"{reprlib.repr(value)}"
             )
-        fits = isinstance(value, tuple(options))
-        if isinstance(value, bool) and bool not in options:
-            fits = False
-        if not fits:
+        is_bool = isinstance(value, bool)
+        if not isinstance(value, options) or (is_bool and bool not in options):
             expected = " or ".join(
                 "None" if o is type(None) else o.__name__ for o in options
             )
             raise errors.ConfigError(
-                f"{type(config).__name__}.{field.name} must be {expected}. "
-                f"Received: {value!r}"
+                f"{owner}.{name} must be {expected}. Received: {value!r}"
             )
     hints = typing.get_type_hints(type(config), include_extras=True)
     for name, hint in hints.items():
@@ -99,41 +96,22 @@ def require(config, condition: bool, name: str, rule: str) -> None:
         )
 
 
-def require_switch(config, switch: str, *names: str) -> None:
-    """Requires that fields have their defaults where a switch is off."""
-    for name in names:
-        is_default = getattr(config, name) == getattr(type(config), name)
-        require_together(
-            config,
-            getattr(config, switch) or is_default,
-            f"{type(config).__name__}.{name} needs {switch}",
-            f"{name} {switch}",
-        )
+def _rule(rule: str, holds: Callable[[typing.Any], bool]) -> Callable:
+    """What requires something of each of the named fields."""
+
+    def check(config, *names: str) -> None:
+        for name in names:
+            require(config, holds(getattr(config, name)), name, rule)
+
+    return check
 
 
-def _require_all(config, names: Sequence[str], rule: str, holds) -> None:
-    for name in names:
-        require(config, holds(getattr(config, name)), name, rule)
-
-
-def require_positive(config, *names: str) -> None:
-    """Requires that fields are above 0, or None where their types allow it."""
-    _require_all(
-        config, names, "positive", lambda x: x is None or 0 < x < math.inf
-    )
-
-
-def require_fraction(config, *names: str) -> None:
-    """Requires that fields are at least 0 and below 1, or None likewise."""
-    rule = "at least 0 and below 1"
-    _require_all(config, names, rule, lambda x: x is None or 0.0 <= x < 1.0)
-
-
-def require_not_negative(config, *names: str) -> None:
-    """Requires that fields are 0 or more, or None likewise."""
-    rule = "0 or more"
-    _require_all(config, names, rule, lambda x: not x or 0 < x < math.inf)
-
+# None is right where the type allows it.
+require_positive = _rule("positive", lambda x: x is None or 0 < x < math.inf)
+_require_fraction = _rule(
+    "at least 0 and below 1", lambda x: x is None or 0.0 <= x < 1.0
+)
+_require_not_negative = _rule("0 or more", lambda x: not x or 0 < x < math.inf)
 
 # Of paths that TensorFlow writes; it takes these signs for a glob's.
 WITHOUT_SIGNS = "a path without [, ] and \\, which TensorFlow takes for signs"
@@ -142,20 +120,6 @@ WITHOUT_SIGNS = "a path without [, ] and \\, which TensorFlow takes for signs"
 def has_signs(path: str) -> bool:
     """Whether it is no `WITHOUT_SIGNS`."""
     return bool(set(path) & set("[]\\"))
-
-
-def require_local_folder(config, *names: str) -> None:
-    """Requires paths of this machine."""
-    _require_all(config, names, "a path", bool)
-    rule = "a folder of this machine (a bucket can be mounted)"
-    _require_all(config, names, rule, lambda x: "://" not in x)
-    _require_all(config, names, WITHOUT_SIGNS, lambda x: not has_signs(x))
-
-
-def require_seed(config, *names: str) -> None:
-    """Requires a number that Keras and an int32 of TensorFlow can hold."""
-    require_not_negative(config, *names)
-    _require_all(config, names, "less than 2**31", lambda x: x < 2**31)
 
 
 def require_one_of(config, **choices: Sequence) -> None:
@@ -229,8 +193,8 @@ def differences(
     found: list[tuple[str, object, object]] = []
     for name in sorted({*ours, *theirs}):
         a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += differences(a, b, f"{prefix}{name}.")
+        if all(x is None or isinstance(x, Mapping) for x in (a, b)):
+            found += differences(a or {}, b or {}, f"{prefix}{name}.")
         elif a != b:
             found.append((prefix + name, a, b))
     return found
@@ -243,7 +207,18 @@ def _is_digest(value: object) -> bool:
 _T = typing.TypeVar("_T")
 # Types of fields that say what their values must be.
 Positive = typing.Annotated[_T, require_positive]
-Fraction = typing.Annotated[_T, require_fraction]
-NotNegative = typing.Annotated[_T, require_not_negative]
-LocalFolder = typing.Annotated[_T, require_local_folder]
-Seed = typing.Annotated[_T, require_seed]
+Fraction = typing.Annotated[_T, _require_fraction]
+NotNegative = typing.Annotated[_T, _require_not_negative]
+LocalFolder = typing.Annotated[
+    _T,
+    _rule("a path", bool),
+    _rule(
+        "a folder of this machine (a bucket can be mounted)",
+        lambda path: "://" not in path,
+    ),
+    _rule(WITHOUT_SIGNS, lambda path: not has_signs(path)),
+]
+# That Keras and an int32 of TensorFlow can hold.
+Seed = typing.Annotated[
+    _T, _require_not_negative, _rule("less than 2**31", lambda x: x < 2**31)
+]

@@ -79,14 +79,9 @@ def refusal(make, **changes):
     ("make", "name", "value", "expected"),
     [
         (encoder, "vocab_size", "128", "EncoderConfig.vocab_size must be int"),
-        (encoder, "hidden_size", 2.5, "EncoderConfig.hidden_size must be int"),
         (encoder, "hidden_size", True, "EncoderConfig.hidden_size must be int"),
         (encoder, "embedding_size", "1", "size must be int or None"),
         (model, "mask_prob", "0.15", "ElectraConfig.mask_prob must be float"),
-        (model, "mask_prob", True, "ElectraConfig.mask_prob must be float"),
-        (model, "encoder", None, "encoder must be EncoderConfig"),
-        (model, "disallow_correct", 1, "disallow_correct must be bool"),
-        (optimizer, "warmup_proportion", "0.1", "must be float or None"),
         (data, "train_files", ["a"], "train_files must be str"),
         (finetuning_data, "do_lower_case", "False", "must be bool or None"),
         (finetuning, "num_trials", "3", "num_trials must be int"),
@@ -97,11 +92,6 @@ def test_refuses_a_type(make, name, value, expected):
     assert message.endswith(f"{expected}. Received: {value!r}")
 
 
-ENCODER_SIZES = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "embedding_size", "max_position_embeddings"),
-    *("type_vocab_size", "initializer_range"),
-)
 NO_ELECTRA = {"electra_objective": False}
 ELECTRIC = NO_ELECTRA | {"electric_objective": True}
 TASKS = {"train_file": "", "dev_file": "", "data_dir": "glue"}
@@ -109,43 +99,30 @@ TASKS = {"train_file": "", "dev_file": "", "data_dir": "glue"}
 REFUSED = [
     *(
         (make, {name: value}, f"{name} must be positive")
-        for make, names in (
-            (encoder, ENCODER_SIZES),
-            (model, ("max_seq_length", "generator_layers", "temperature")),
-            (model, ("generator_hidden_size",)),
-            (optimizer, ("learning_rate", "epsilon", "clip_norm")),
-            (data, ("train_batch_size", "eval_batch_size", "num_eval_steps")),
-            (run, ("save_checkpoints_steps", "steps_per_loop")),
-            (finetuning_data, ("max_seq_length", "train_batch_size")),
-            (finetuning_data, ("eval_batch_size", "num_train_epochs")),
-            (finetuning, ("num_trials",)),
+        for make, name in (
+            (encoder, "hidden_size"),
+            (encoder, "embedding_size"),
+            (model, "temperature"),
+            (optimizer, "learning_rate"),
+            (data, "train_batch_size"),
+            (run, "steps_per_loop"),
+            (finetuning_data, "num_train_epochs"),
+            (finetuning, "num_trials"),
         )
-        for name in names
         for value in (0, -1)
     ),
     *(
         (make, {name: value}, f"{name} must be at least 0 and below 1")
         for make, name in (
             (encoder, "hidden_dropout_prob"),
-            (encoder, "attention_probs_dropout_prob"),
-            (optimizer, "beta_1"),
             (optimizer, "beta_2"),
             (finetuning, "dropout"),
         )
         for value in (-0.1, 1.0)
     ),
-    *(
-        (model, {"mask_prob": value}, "mask_prob must be between 0 and 1")
-        for value in (0.0, 1.0, -0.1)
-    ),
-    *(
-        (model, {"masked_token_prob": value}, "must be between 0 and 1")
-        for value in (-0.1, 1.1)
-    ),
-    *(
-        (run, {name: -1}, f"{name} must be 0 or more")
-        for name in ("num_train_steps", "stop_at_step", "micro_batch_size")
-    ),
+    (model, {"mask_prob": 0.0}, "mask_prob must be between 0 and 1"),
+    (model, {"masked_token_prob": 1.1}, "must be between 0 and 1"),
+    (run, {"num_train_steps": -1}, "num_train_steps must be 0 or more"),
     *(
         (encoder, {"vocab_size": value}, "vocab_size must be an int of 64 bits")
         for value in (1e300, 2**63)
@@ -161,7 +138,6 @@ REFUSED = [
     (encoder, {"hidden_act": "swish"}, "hidden_act must be one of gelu, "),
     (encoder, {"num_attention_heads": 3}, "must divide hidden_size"),
     (model, {"disc_weight": -5.0}, "disc_weight must be 0 or more"),
-    (model, {"gen_weight": -1.0}, "gen_weight must be 0 or more"),
     (model, {"max_seq_length": 6}, "mask_prob must leave a token to predict"),
     (model, {"max_seq_length": 513}, "must not exceed EncoderConfig.max_posi"),
     (model, ELECTRIC | {"electra_objective": True}, "takes one objective"),
@@ -175,22 +151,14 @@ REFUSED = [
         ELECTRIC | {"untied_generator": False},
         "needs a discriminator and",
     ),
-    (optimizer, {"lr_decay_power": -1.0}, "lr_decay_power must be 0 or"),
-    (optimizer, {"embeddings_lr_scale": -1.0}, "scale must be 0 or more"),
     (optimizer, {"learning_rate": math.inf}, "learning_rate must be positive"),
-    (optimizer, {"learning_rate": math.nan}, "learning_rate must be positive"),
     (optimizer, {"learning_rate": 10**400}, "must be float or None"),
-    (optimizer, {"num_warmup_steps": -1}, "num_warmup_steps must be 0 or more"),
     (data, {"train_files": ""}, "train_files must be a glob"),
-    (data, {"vocab_file": ""}, "vocab_file must be a path"),
-    (run, {"keep_checkpoint_max": -1}, "checkpoint_max must be 0 or more"),
     (run, {"seed": 2**31}, "seed must be less than 2**31"),
     (run, {"model_dir": ""}, "model_dir must be a path"),
     (run, {"model_dir": "gs://b/m"}, "must be a folder of this machine"),
     (run, {"model_dir": "run[1]"}, "must be a path without [, ] and \\"),
     (run, {"distribution_strategy": "mirror"}, "must be one of one_device, "),
-    (run, {"cluster_resolver": "pbs"}, "must be one of tf_config, slurm"),
-    (run, {"gradient_reduction_dtype": "float16"}, "must be one of float32, b"),
     (run, {"dtype_policy": "bfloat16"}, "must be one of float32, mixed_bfloat"),
     (pretraining, {"run": run(num_train_steps=0)}, "steps must be positive"),
     (pretraining, {"optimizer": optimizer(learning_rate=None)}, "be given"),
@@ -209,7 +177,6 @@ REFUSED = [
         "train_file must be empty with task_names",
     ),
     (finetuning_data, TASKS | {"task_names": ["rte", "rte"]}, "be different"),
-    (finetuning_data, {"task_names": [1]}, "task_names must be a list of str"),
     (finetuning_data, {"long_texts": "slide"}, "must be one of cut, windows"),
     (finetuning_data, {"window_stride": 8}, "None without long_texts"),
     (finetuning_data, {"weigh_windows": True}, "False without long_texts"),
@@ -237,8 +204,6 @@ REFUSED = [
     ),
     (finetuning, {"learning_rates": [1e-4, 1e-4]}, "must be different posi"),
     (finetuning, {"learning_rates": [True]}, "must be a list of float"),
-    (finetuning, {"learning_rates": [10**400]}, "must be a list of float"),
-    (finetuning, {"num_train_epochs_options": [0]}, "must be different posi"),
     (finetuning, {"reseed_degenerate": -1}, "must be 0 or more"),
     (finetuning, {"class_weights": "a=1,b=2,a=3"}, "positive number for each"),
     (finetuning, {"expected_encoder": {"width": 8}}, "made of fields of Encod"),

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import os
 import re
-import signal
 import types
 import warnings
 
@@ -14,9 +12,8 @@ import tensorflow as tf
 from electra_tf import configs, errors, pretraining
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
-from electra_tf.training import metrics_log, optimization
+from electra_tf.training import optimization
 from tests import helpers
-from tests.training import engine_test
 
 CONFIG = configs.PretrainingConfig(
     model=helpers.electra_config(),
@@ -68,11 +65,11 @@ def test_a_short_run_is_young_for_longer():
     [
         (
             COLLAPSED,
-            *("collapsed", r"auc without padding 0.51\), so its accuracy of "),
+            *("collapsed", r"auc without padding 0.51\). Try"),
         ),
         (
             TOO_GOOD,
-            *("generator_too_good", "90 % of its samples .* 1.0 % of all tok"),
+            *("generator_too_good", "90 % of its samples"),
         ),
         (
             HEALTHY | {"skipped_steps": 101},
@@ -128,57 +125,20 @@ def test_says_that_a_file_is_there_twice(train_data, tmp_path):
     assert line in notices(CONFIG, data)
 
 
-def test_says_that_there_is_nothing_to_evaluate_on(train_data):
-    assert notices(CONFIG, train_data) == ""
-    lines = notices(changed("run", eval_steps=100), train_data)
-    assert "eval_steps=100 evaluates nothing" in lines
-
-
 def test_says_what_is_held_out_of_nothing(train_data):
     lines = notices(CONFIG, train_data, train_data)
     assert "2 of 3 held-out file(s) are trained on, too" in lines
     assert "the last 10 of 10 held-out examples are not scored" in lines
 
 
-ELECTRIC = {"electra_objective": False, "electric_objective": True}
-ADVERSARIAL = {"generator_training": "adversarial"}
-FROZEN = {"generator_training": "frozen", "untied_generator_embeddings": True}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (ELECTRIC, ""),
-        (ELECTRIC | {"temperature": 2.0}, "learned are no -log p"),
-        (ADVERSARIAL, ""),
-        (ADVERSARIAL | {"temperature": 2.0}, "rewards samples by"),
-        (FROZEN, "keeps random weights"),
-    ],
-)
-def test_says_where_a_generator_draws_or_learns_otherwise(
-    train_data, changes, message
-):
-    model = helpers.electra_config(**changes)
-    config = dataclasses.replace(CONFIG, model=model)
-    lines = notices(config, train_data)
-    assert message in lines and bool(message) == bool(lines)
-    config = dataclasses.replace(config, init_checkpoint="generator")
-    assert "random weights" not in notices(config, train_data)
-
-
-def test_says_which_lengths_contradict_each_other(train_data):
-    optimizer = configs.OptimizerConfig(
-        1e-3,
-        num_warmup_steps=5,
-        schedule=configs.WARMUP_STABLE_DECAY,
-        num_decay_steps=4,
+def test_says_that_a_generator_keeps_random_weights(train_data):
+    model = helpers.electra_config(
+        generator_training="frozen", untied_generator_embeddings=True
     )
-    for steps, is_short in ((8, True), (9, False)):
-        config = changed("run", num_train_steps=steps, stop_at_step=9)
-        config = dataclasses.replace(config, optimizer=optimizer)
-        lines = notices(config, train_data)
-        assert ("before the warm-up of 5 steps ends" in lines) == is_short
-        assert ("stop_at_step=9 is behind the last" in lines) == is_short
+    config = dataclasses.replace(CONFIG, model=model)
+    assert "keeps random weights" in notices(config, train_data)
+    config = dataclasses.replace(config, init_checkpoint="generator")
+    assert notices(config, train_data) == ""
 
 
 def test_says_what_the_manifests_know_better(tmp_path, train_data):
@@ -281,6 +241,9 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path):
     """Of two sets one may be harder: 2.5 there may be better than 1 here."""
     config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
     vocab = vocabulary.Vocabulary(tuple(helpers.VOCAB))
+    best = tmp_path / "best" / "eval_results.json"
+    best.parent.mkdir()
+    best.write_text('{"step": 3, "total_loss": 1.0}')
 
     def inputs(digest, num_steps=2):
         heldout = digest and types.SimpleNamespace(digest=digest)
@@ -290,31 +253,19 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path):
     def begin(*args):
         with warnings.catch_warnings(record=True) as caught:
             pretraining._note_inputs(config, inputs(*args))
-        return "".join(str(warning.message) for warning in caught)
+        return bool(caught)
 
-    def splits():
-        return [r["split"] for r in metrics_log.read(log.path)]
-
-    assert begin("b") == ""
-    log = metrics_log.MetricsLog(tmp_path, 0)
-    log.write(3, "train", {"total_loss": 3.0})
-    log.write(3, "heldout", {"total_loss": 1.0})
+    # The same, with a break without any; then a mistake that came to nothing.
+    assert [begin(name) for name in ("b", "b", None, "c", "b")] == (
+        [False, False, False, True, False]
+    )
     pretraining._note_heldout(config, inputs("b"))
-    # The same, with a break without any.
-    assert [begin("b"), begin(None), begin("b")] == ["", "", ""]
-    assert not log.is_best(6, "total_loss", 2.5, kept=3)
-    assert "those so far are 'heldout_before' in metrics.jsonl" in begin("c")
-    # It was a mistake, and came to no evaluation.
-    assert begin("b") == ""
-    assert splits() == ["train", "heldout"]
-    assert begin("c") != ""
+    assert best.exists()
+    assert begin("c")
     pretraining._note_heldout(config, inputs("c"))
-    assert splits() == ["train", "heldout_before"]
-    log = metrics_log.MetricsLog(tmp_path, 3)
-    assert log.is_best(6, "total_loss", 2.5, kept=3)
-    assert begin("c") == ""
+    assert not best.exists() and not begin("c")
     # Fewer of the same are others, too.
-    assert begin("c", 1) != ""
+    assert begin("c", 1)
 
 
 def test_how_text_was_treated_is_of_this_run(tmp_path):

@@ -3,9 +3,8 @@
     electra-tf plan --gin_file=gin/large.gin --hardware=a100 \
         --num_devices=8
 
-prints FLOPs, memory per device, all-reduce traffic, step time and days, with
-the paper's figure beside them where the run is one of its models. What the run
-computes and sends in is `RunConfig.dtype_policy` and
+prints FLOPs, memory per device, all-reduce traffic, step time and days. What
+the run computes and sends in is `RunConfig.dtype_policy` and
 `RunConfig.gradient_reduction_dtype`. Without
 --hardware every device of the table is listed; --hardware=this_cpu measures
 the matrix product rate of the machine that it runs on, in the run's dtype.

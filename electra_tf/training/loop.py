@@ -226,10 +226,7 @@ class _Looks:
                 f"RunConfig.keep_best_metric={best!r} is none of "
                 f"{', '.join(sorted(metrics))}: no best checkpoint is kept",
             )
-        kept = self.checkpoints.best_step
-        if best in metrics and self.log.is_best(
-            step, best, metrics[best], kept
-        ):
+        if best in metrics and self.checkpoints.is_best(best, metrics[best]):
             self.checkpoints.save_best(metrics)
         self._log(step, "heldout", metrics)
         self.eval_summaries.write(step, metrics)
@@ -243,12 +240,11 @@ class _Looks:
             return False
         path = os.path.join(self.run.model_dir, model_directory.METRICS_FILE)
         step = int(self.engine.global_step.numpy())
-        is_enough = self.is_chief and patience <= (
-            metrics_log.best_evaluation(
-                [r for r in metrics_log.read(path) if r["step"] <= step],
-                self.run.keep_best_metric,
-            ).num_since
+        before = [r for r in metrics_log.read(path) if r["step"] <= step]
+        _, num_since = metrics_log.best_evaluation(
+            before, self.run.keep_best_metric
         )
+        is_enough = self.is_chief and num_since >= patience
         is_enough = self.engine.any_worker(is_enough)
         if is_enough and self._has_begun and step < self.last_step:
             self.line.note(
@@ -270,34 +266,8 @@ class _Looks:
         if self.is_chief:
             # Lines of later steps come again.
             self.log = metrics_log.MetricsLog(model_dir, self._step)
-            self._compare_best(self._step)
         self.line.start(step)
         self._has_begun = True
-
-    def _compare_best(self, step: int) -> None:
-        """Says where best/ is not this run's best by the metric of now."""
-        metric, kept = self.run.keep_best_metric, self.checkpoints.best_step
-        folder = f"{model_directory.BEST_DIR}/"
-        if not step and kept:
-            self.line.note(
-                "there is no checkpoint to go on from: training begins at step "
-                "0, and its first evaluation takes the place of step "
-                f"{kept} in {folder}"
-            )
-        records = metrics_log.read(self.log.path)
-        best = metrics_log.best_evaluation(records, metric).record
-        # What is of a later step comes again.
-        if best and best["step"] != kept and step >= (kept or 0):
-            holds = "nothing: it begins with the next evaluation"
-            if kept is not None:
-                holds = (
-                    f"step {kept}, as another metric was asked for before: it "
-                    "changes once an evaluation is better than that"
-                )
-            self.line.note(
-                f"by RunConfig.keep_best_metric={metric!r} step "
-                f"{best['step']} was the best, but {folder} holds {holds}"
-            )
 
     def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
@@ -371,7 +341,7 @@ class StopRequests:
 
     def __init__(self, reply: str = "saving and leaving after this step"):
         self.reply = reply
-        self.signal_name = None
+        self.signal_name: str | None = None
 
     def __enter__(self):
         self._previous = {}

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import os
-import typing
 from collections.abc import Sequence
 
 from electra_tf import files, model_directory
@@ -29,52 +28,24 @@ class MetricsLog:
             self.path, "".join(json.dumps(record) + "\n" for record in kept)
         )
 
-    def is_best(
-        self, step: int, metric: str, value: float, kept: int | None
-    ) -> bool:
-        """Whether an evaluation is better than the one that is kept.
-
-        Args:
-          step: Of the evaluation.
-          metric: Lower is better where its name ends in "loss".
-          value: What was found.
-          kept: Step whose state is kept as the best, None for none. Where the
-            log does not know it before `step`, as it was of other examples or
-            will come again, the best of all before counts.
-        """
-        if kept is None:
-            return not math.isnan(value)
-        before = [r for r in read(self.path) if r["step"] < step]
-        known = [r for r in before if r["step"] == kept]
-        best = best_evaluation(known, metric).record
-        if not any(record["split"] == "heldout" for record in known):
-            best = best_evaluation(before, metric).record
-        return _is_better(metric, value, best[metric] if best else math.nan)
-
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Adds the line of one look."""
         record = {"step": step, "split": split} | metrics
         files.append_line(self.path, record)
 
 
-class BestEvaluation(typing.NamedTuple):
-    """Which of the evaluations in a log was best.
-
-    Attributes:
-      record: The first that was as good; None if none has the metric.
-      num_since: How many came after it.
-    """
-
-    record: dict | None
-    num_since: int
-
-
-def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
-    """The best of the evaluations on held-out examples.
+def best_evaluation(
+    records: Sequence[dict], metric: str
+) -> tuple[dict | None, int]:
+    """The best of the evaluations on held-out examples, and how many followed.
 
     Args:
       records: Of `read`, in order.
       metric: Lower is better where its name ends in "loss".
+
+    Returns:
+      The first record that was as good, None if none has the metric; and the
+      number of evaluations after it.
     """
     best, num_since = None, 0
     for record in records:
@@ -82,12 +53,12 @@ def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
             continue
         num_since += 1
         other = best[metric] if best else math.nan
-        if metric in record and _is_better(metric, record[metric], other):
+        if metric in record and is_better(metric, record[metric], other):
             best, num_since = record, 0
-    return BestEvaluation(best, num_since)
+    return best, num_since
 
 
-def _is_better(metric: str, value: float, other: float) -> bool:
+def is_better(metric: str, value: float, other: float) -> bool:
     """Whether a value is better than another; NaN is the worst."""
     if math.isnan(value) or math.isnan(other):
         return not math.isnan(value)

@@ -182,19 +182,12 @@ def schedule_remarks(
             "a training of one step learns nothing, as a warm-up begins with "
             "the learning rate 0: take more steps"
         ]
-    if warmup < num_train_steps < warmup + decay:
-        return [
-            f"the decay of {decay:g} of {num_train_steps} steps begins before "
-            f"the warm-up of {warmup:g} steps ends, so that the learning rate "
-            "never reaches its peak"
-        ]
-    if warmup < num_train_steps:
+    if num_train_steps > warmup and num_train_steps >= warmup + decay:
         return []
     return [
-        f"the warm-up of {warmup:g} steps is as long as the whole training of "
-        f"{num_train_steps} steps or longer, so that the learning rate never "
-        "reaches its peak: see OptimizerConfig.num_warmup_steps and "
-        "warmup_proportion"
+        f"a warm-up of {warmup:g} and a decay of {decay:g} steps leave nothing "
+        f"of {num_train_steps} steps, so that the learning rate never reaches "
+        "its peak: see OptimizerConfig.num_warmup_steps and warmup_proportion"
     ]
 
 

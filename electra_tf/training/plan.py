@@ -6,7 +6,6 @@ rate, not hidden behind the computation.
 """
 
 import dataclasses
-import typing
 from collections.abc import Sequence
 
 from electra_tf import configs, errors
@@ -34,76 +33,31 @@ class Hardware:
     mfu: float
 
 
-class _Maker(typing.NamedTuple):
-    """What a maker says of a device.
-
-    Attributes:
-      name: For people.
-      float32: TFLOP/s of dense matrix products, as TensorFlow computes them
-        unless told otherwise: on GPUs in TF32 if they have it, on TPUs in
-        bfloat16.
-      half: In 16 bits.
-      memory: GB.
-      link: GB/s from one device to the others, one way.
-      mfu: Share of the peak that is assumed.
-      has_bfloat16: False where 16 bits are float16.
-    """
-
-    name: str
-    float32: float
-    half: float
-    memory: float
-    link: float
-    mfu: float
-    has_bfloat16: bool = True
-
-    def device(self, dtype_policy: str) -> Hardware:
-        """As a run of that `RunConfig.dtype_policy` uses it."""
-        has_half = self.has_bfloat16 or dtype_policy == "mixed_float16"
-        if dtype_policy == configs.AUTO:
-            dtype_policy = "mixed_bfloat16" if has_half else "float32"
-        is_fast = has_half and dtype_policy != "float32"
-        return Hardware(
-            name=self.name,
-            peak=(self.half if is_fast else self.float32) * 1e12,
-            precision=dtype_policy,
-            memory=self.memory * _GB,
-            link=self.link * _GB,
-            mfu=self.mfu,
-        )
-
-
 _GB = 1e9
-# Shares: what well-tuned BERT-like training is commonly reported to reach,
-# lower where the memory is slow for the arithmetic. An assumption.
+# Name; TFLOP/s of dense matrix products in float32, as TensorFlow computes them
+# unless told otherwise (on GPUs in TF32 if they have it, on TPUs in bfloat16),
+# and in 16 bits; GB of memory; GB/s of the link; MFU: what well-tuned BERT-like
+# training is commonly reported to reach, an assumption.
 _MAKERS = {
-    "v100": _Maker("NVIDIA V100 SXM2", 15.7, 125, 32, 150, 0.25, False),
-    "t4": _Maker("NVIDIA T4", 8.1, 65, 16, 16, 0.25, False),
-    "a10g": _Maker("NVIDIA A10G", 35, 70, 24, 32, 0.35),
-    "a100": _Maker("NVIDIA A100 SXM 80 GB", 156, 312, 80, 300, 0.35),
-    "h100": _Maker("NVIDIA H100 SXM", 494, 989, 80, 450, 0.30),
-    "l4": _Maker("NVIDIA L4", 60, 121, 24, 32, 0.30),
-    "rtx4090": _Maker("NVIDIA RTX 4090", 82.6, 165, 24, 32, 0.35),
-    "tpu_v2": _Maker("TPU v2 core", 22.5, 22.5, 8, 60, 0.40),
-    "tpu_v3": _Maker("TPU v3 core", 61.5, 61.5, 16, 80, 0.40),
-    "tpu_v4": _Maker("TPU v4 chip", 275, 275, 32, 150, 0.40),
-    "tpu_v5e": _Maker("TPU v5e chip", 197, 197, 16, 200, 0.40),
-    "tpu_v5p": _Maker("TPU v5p chip", 459, 459, 95, 300, 0.40),
+    "v100": ("NVIDIA V100 SXM2", 15.7, 125, 32, 150, 0.25),
+    "t4": ("NVIDIA T4", 8.1, 65, 16, 16, 0.25),
+    "a10g": ("NVIDIA A10G", 35, 70, 24, 32, 0.35),
+    "a100": ("NVIDIA A100 SXM 80 GB", 156, 312, 80, 300, 0.35),
+    "h100": ("NVIDIA H100 SXM", 494, 989, 80, 450, 0.30),
+    "l4": ("NVIDIA L4", 60, 121, 24, 32, 0.30),
+    "rtx4090": ("NVIDIA RTX 4090", 82.6, 165, 24, 32, 0.35),
+    "tpu_v2": ("TPU v2 core", 22.5, 22.5, 8, 60, 0.40),
+    "tpu_v3": ("TPU v3 core", 61.5, 61.5, 16, 80, 0.40),
+    "tpu_v4": ("TPU v4 chip", 275, 275, 32, 150, 0.40),
+    "tpu_v5e": ("TPU v5e chip", 197, 197, 16, 200, 0.40),
+    "tpu_v5p": ("TPU v5p chip", 459, 459, 95, 300, 0.40),
 }
+_WITHOUT_BFLOAT16 = ("v100", "t4")
 HARDWARE = tuple(_MAKERS)
 THIS_CPU = "this_cpu"
 # Share of the matrix product rate that `bench.py training` measures
 # for ELECTRA-Small on two cores, with a part of the batch on each.
 CPU_MFU = 0.6
-
-# Of arXiv:2003.10555: FLOPs and hardware of table 1 and appendix A, by the
-# layers, width, steps, batch and length of the run.
-PAPER = {
-    (12, 256, 1_000_000, 128, 128): "1.4e18 FLOPs, 4 days on one V100",
-    (12, 768, 766_000, 256, 512): "6.4e19 FLOPs, 4 days on 16 TPUv3",
-    (24, 1024, 400_000, 2048, 512): "7.1e20 FLOPs",
-    (24, 1024, 1_750_000, 2048, 512): "3.1e21 FLOPs",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +70,6 @@ class Plan:
       fits: Whether that fits into its memory.
       flops_per_step: Matrix products of the whole batch.
       flops_of_run: All steps.
-      flops_as_the_paper_counts: Of the whole run; None for other objectives.
       memory: Part -> bytes on each device.
       all_reduce_bytes: Sent by each device in a step.
       seconds_per_step: Computation and then communication.
@@ -128,7 +81,6 @@ class Plan:
     fits: bool
     flops_per_step: float
     flops_of_run: float
-    flops_as_the_paper_counts: float | None
     memory: dict[str, float]
     all_reduce_bytes: float
     seconds_per_step: float
@@ -176,37 +128,26 @@ def devices(
         raise errors.ConfigError(
             f"--mfu must be above 0 and at most 1. Received: {mfu}"
         )
-    found = [
+    chosen = [
         this_cpu(settled or dtype_policy)
         if name == THIS_CPU
-        else _MAKERS[name].device(dtype_policy)
+        else _device(name, dtype_policy)
         for name in names or HARDWARE
     ]
     if mfu is None:
-        return found
-    return [dataclasses.replace(device, mfu=mfu) for device in found]
+        return chosen
+    return [dataclasses.replace(device, mfu=mfu) for device in chosen]
 
 
-def _paper_flops(config: configs.PretrainingConfig) -> float | None:
-    """The whole run as the paper counts it."""
-    from electra_tf.model import ablations, electra
-
-    model = config.model
-    plain = electra.PretrainingModel
-    if ablations.networks(model) != [
-        plain.generator_network(model),
-        plain.discriminator_network(model),
-    ]:
-        return None
-    generator = model.generator
-    return costs.electra_train_flops(
-        costs.Transformer.of(model.encoder, model.max_seq_length),
-        generator.hidden_size,
-        generator.num_hidden_layers,
-        config.data.train_batch_size,
-        config.run.num_train_steps,
-        not model.untied_generator_embeddings,
-    )
+def _device(key: str, dtype_policy: str) -> Hardware:
+    """A device as a run of that `RunConfig.dtype_policy` uses it."""
+    name, float32, half, memory, link, mfu = _MAKERS[key]
+    has_half = key not in _WITHOUT_BFLOAT16 or dtype_policy == "mixed_float16"
+    if dtype_policy == configs.AUTO:
+        dtype_policy = "mixed_bfloat16" if has_half else "float32"
+    is_fast = has_half and dtype_policy != "float32"
+    peak = (half if is_fast else float32) * 1e12
+    return Hardware(name, peak, dtype_policy, memory * _GB, link * _GB, mfu)
 
 
 def plan(
@@ -278,7 +219,6 @@ def plan(
         fits=_fits(memory, hardware),
         flops_per_step=per_step,
         flops_of_run=per_step * steps,
-        flops_as_the_paper_counts=_paper_flops(config),
         memory=memory,
         all_reduce_bytes=sent,
         seconds_per_step=seconds,
@@ -309,25 +249,6 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
         f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
         f"{first.flops_of_run:.3g} the run",
     ]
-    if 0 < (stop := config.run.stop_at_step) < steps:
-        lines.append(
-            f"all steps are counted; RunConfig.stop_at_step={stop} is the "
-            f"first {stop / steps:.0%} of them"
-        )
-    if config.keep_global_step:
-        lines.append(
-            "all steps are counted, also those that init_checkpoint has taken "
-            "(PretrainingConfig.keep_global_step)"
-        )
-    if first.flops_as_the_paper_counts:
-        lines.append(
-            "as the paper counts:        "
-            f"{first.flops_as_the_paper_counts:.3g} the run"
-        )
-        encoder = config.model.encoder
-        sizes = (encoder.num_hidden_layers, encoder.hidden_size)
-        if said := PAPER.get((*sizes, steps, batch_size, length)):
-            lines.append(f"the paper says: {said}")
     lines.append(
         f"\n{'device':22}{'dtype':>15}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"

@@ -1,7 +1,6 @@
 """What a run asks for -> tf.distribute's strategy; sums over its replicas."""
 
 import contextlib
-import json
 import os
 import reprlib
 import signal
@@ -88,7 +87,6 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
                 tf.config.experimental_connect_to_cluster(resolver)
             tf.tpu.experimental.initialize_tpu_system(resolver)
             return tf.distribute.TPUStrategy(resolver)
-        _warn_of_unread_cluster(name)
         if name == "mirrored" and num_gpus:
             return tf.distribute.MirroredStrategy(
                 [f"device:GPU:{i}" for i in range(num_gpus)]
@@ -200,22 +198,6 @@ def _ended_by_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _warn_of_unread_cluster(strategy: str) -> None:
-    """Says that workers which could be one cluster will train one by one."""
-    try:
-        cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]
-        jobs = [cluster.get(job) for job in _JOBS]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return  # Nobody asked for it to be read.
-    number = sum(len(job) for job in jobs if isinstance(job, list))
-    if number > 1:
-        errors.warn(
-            f"TF_CONFIG names {number} workers, but RunConfig."
-            f"distribution_strategy={strategy!r} trains on this one alone; "
-            "'multi_worker_mirrored' joins them"
-        )
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

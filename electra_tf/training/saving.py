@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import re
 import typing
@@ -13,7 +14,7 @@ import tensorflow as tf
 from electra_tf import errors, model_directory
 from electra_tf.files import read_json, write_json
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization, replicas
+from electra_tf.training import metrics_log, optimization, replicas
 
 
 def checkpointed_variables(
@@ -140,10 +141,6 @@ class Checkpoints:
 
     Args:
       engine: What is saved.
-
-    Attributes:
-      best_step: Of the state in best/; None where there is none, or nothing
-        says it.
     """
 
     def __init__(self, engine: engine_lib.Engine):
@@ -168,7 +165,6 @@ class Checkpoints:
             experimental_enable_async_checkpoint=self.run.async_checkpoints,
         )
         self._saved_step: int | None = None
-        self.best_step: int | None = None
         if self.is_chief:
             best_dir = os.path.join(
                 self.run.model_dir, model_directory.BEST_DIR
@@ -176,10 +172,6 @@ class Checkpoints:
             self._best_results = os.path.join(
                 best_dir, model_directory.EVAL_RESULTS_FILE
             )
-            # What is damaged is written again with the next one.
-            with contextlib.suppress(errors.CheckpointError):
-                results = read_json(self._best_results, ("step",), step=int)
-                self.best_step = results["step"]
             checkpoint_state(best_dir)  # Refuses what is damaged.
             self._manager = self._make_manager(
                 self.run.model_dir, self.run.keep_checkpoint_max or None
@@ -269,7 +261,21 @@ class Checkpoints:
         self._best_manager.sync()
         self._read_back(self._best_manager, step)
         write_json(self._best_results, {"step": step} | metrics)
-        self.best_step = step
+
+    def is_best(self, metric: str, value: float) -> bool:
+        """Whether a value of now is better than that of the state in best/.
+
+        Of two that are equal the earlier step is the best: a run that goes on
+        keeps what it would have kept. What is damaged is no evaluation.
+        """
+        kept = {}
+        with contextlib.suppress(errors.CheckpointError):
+            kept = read_json(self._best_results, ("step",), step=int)
+        other = kept.get(metric, math.nan)
+        is_earlier = int(self.global_step.numpy()) < kept.get("step", 0)
+        return metrics_log.is_better(metric, value, other) or (
+            is_earlier and value == other
+        )
 
     def finish(self) -> None:
         """Waits for what is being written."""
@@ -290,18 +296,11 @@ class Checkpoints:
     def _write(self, manager: tf.train.CheckpointManager, step: int) -> None:
         try:
             manager.save(checkpoint_number=step, options=self._options)
-            return
         except (tf.errors.OpError, OSError) as error:
-            reason = errors.first_line(error)
-        # In the background that of a step before; there may be room again.
-        with contextlib.suppress(tf.errors.OpError, OSError):
-            # Waits, as nobody else does.
-            manager.save(checkpoint_number=step, options=self._at_once)
-        if not is_whole(_prefix(manager, step)):
             raise errors.TrainingError(
-                f"Cannot save step {step} in {manager.directory}: {reason}"
-            )
-        errors.warn(f"step {step} is saved; a try before it failed: {reason}")
+                f"Cannot save step {step} in {manager.directory}: "
+                f"{errors.first_line(error)}"
+            ) from None
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):
         prefix = _prefix(manager, step)

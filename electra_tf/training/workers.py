@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import errors
+from electra_tf import errors, validation
 from electra_tf.training import replicas
 
 # What each worker may have for itself: where files are, whose contents are
@@ -32,10 +32,8 @@ def refuse_differences(
 ) -> None:
     """Refuses to train where the workers would not do the same.
 
-    Each of them computes its part of every batch by its code, by what it was
-    told and by what it has read: with another seed it would take other rows
-    than those that are left to it, and with another rate have other weights.
-    This is compared once, before the first step.
+    With another seed a worker would take other rows than those that are left
+    to it. This is compared once, before the first step.
 
     Args:
       strategy: Of the run.
@@ -48,38 +46,36 @@ def refuse_differences(
     """
     if not replicas.are_several_workers(strategy):
         return
-    settings = {
-        name: value
-        for name, value in _flat(config).items()
+    settings = [
+        (name, value)
+        for name, value, _ in validation.differences(
+            dataclasses.asdict(config), {}
+        )
         if name not in _MAY_DIFFER
-    }
+    ]
     facts = {
         "the code of electra_tf": _digest_of_code(),
         "the version of TensorFlow": tf.__version__,
+        "the settings, by flags or gin files": settings,
         "the checkpoints in RunConfig.model_dir, which all must share": (
-            _digest_of_checkpoints(config.run.model_dir)
+            _digest_of_files(pathlib.Path(config.run.model_dir), "*.index")
         ),
-        **settings,
         **contents,
     }
     # Of 32 bits, whose sums over the workers are exact in float64.
-    ours = np.array(
+    own = np.array(
         [float(zlib.crc32(repr(value).encode())) for value in facts.values()]
     )
-    mean = _sum(strategy, ours) / strategy.num_replicas_in_sync
+    mean = _sum(strategy, own) / strategy.num_replicas_in_sync
     # A worker that has the mean by chance must not go on by itself.
-    is_other = _sum(strategy, (ours != mean).astype(float)) > 0
+    is_other = _sum(strategy, (own != mean).astype(float)) > 0
     if not is_other.any():
         return
     # Who ends takes the cluster with it: not before all know why. This may fail
     # on the last of them, which know by then.
     with contextlib.suppress(tf.errors.OpError):
         _sum(strategy, np.zeros(1))
-    names = [
-        f"{name} (here {facts[name]!r})" if name in settings else name
-        for name, differs in zip(facts, is_other, strict=True)
-        if differs
-    ]
+    names = [n for n, differs in zip(facts, is_other, strict=True) if differs]
     raise errors.ConfigError(
         "Expected the same of all workers, but they differ in: "
         f"{', '.join(names)}. Start all of them with the same electra_tf, "
@@ -99,29 +95,12 @@ def digest_of_variables(
     return digest.hexdigest()
 
 
-def _flat(config, prefix: str = "") -> dict[str, object]:
-    """The fields of nested dataclasses; the names do not depend on values."""
-    fields: dict[str, object] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        # What may be missing is one value.
-        if dataclasses.is_dataclass(value) and field.default is not None:
-            fields |= _flat(value, f"{prefix}{field.name}.")
-        else:
-            fields[prefix + field.name] = value
-    return fields
-
-
 def _digest_of_code() -> str:
     return _digest_of_files(pathlib.Path(__file__).parents[1], "*.py")
 
 
-def _digest_of_checkpoints(model_dir: str) -> str:
-    """Of what a run goes on from: an index has the checksums of its tensors."""
-    return _digest_of_files(pathlib.Path(model_dir), "*.index")
-
-
 def _digest_of_files(folder: pathlib.Path, pattern: str) -> str:
+    """Of names and contents; an index has the checksums of its tensors."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob(pattern)):
         digest.update(f"{path.relative_to(folder)}\n".encode())
@@ -166,17 +145,9 @@ def lost(model_dir: str) -> Iterator[None]:
         match = re.search(r"Collective ops is aborted by: ([^\n]*)", str(error))
         if not match:
             raise
-        reason = match[1].split(". ")[0]
-        said = (
-            "Another worker has gone, and a cluster cannot train without it. "
-            "Start all workers again"
-        )
-        if "mismatch" in reason.lower():
-            said = (
-                "The workers have come to do different things. Start all of "
-                "them again with the same electra_tf, flags, gin files and data"
-            )
         raise errors.TrainingError(
-            f"{said} to go on from the last checkpoint in {model_dir} "
-            f"(TensorFlow: {reason})"
+            "Another worker has gone, or does something else, and a cluster "
+            "cannot train without it. Start all workers again to go on from "
+            f"the last checkpoint in {model_dir} (TensorFlow: "
+            f"{match[1].split('. ')[0]})"
         ) from None

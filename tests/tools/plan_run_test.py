@@ -10,45 +10,12 @@ from tools import plan_run
 SMALL = str(helpers.ROOT / "gin" / "small.gin")
 
 
-def test_prints_the_table_with_the_papers_figure(capsys):
+def test_prints_the_table(capsys):
     assert plan_run.main([f"--gin_file={SMALL}", "--num_devices=8"]) == 0
     text = capsys.readouterr().out
-    assert "1.29e+18 the run" in text
-    assert "the paper says: 1.4e18 FLOPs, 4 days on one V100" in text
+    assert "1000000 steps" in text
     for hardware in plan.devices():
         assert hardware.name in text
-
-
-@pytest.mark.parametrize(
-    "param",
-    [
-        "PretrainingDataConfig.train_batch_size=64",
-        "ElectraConfig.max_seq_length=512",
-        "ElectraConfig.electra_objective=False",
-    ],
-)
-def test_the_papers_figure_is_of_its_own_run(param, capsys):
-    flags = [f"--gin_file={SMALL}", "--hardware=a100"]
-    assert plan_run.main([*flags, f"--gin_param={param}"]) == 0
-    text = capsys.readouterr().out
-    assert "1000000 steps" in text
-    assert "the paper says" not in text
-
-
-def test_says_where_a_run_takes_fewer_steps(capsys):
-    flags = [f"--gin_file={SMALL}", "--hardware=v100"]
-    assert plan_run.main(flags) == 0
-    assert "all steps are counted" not in capsys.readouterr().out
-    params = (
-        "RunConfig.stop_at_step=250000",
-        "PretrainingConfig.init_checkpoint='first'",
-        "PretrainingConfig.keep_global_step=True",
-    )
-    flags += [f"--gin_param={param}" for param in params]
-    assert plan_run.main(flags) == 0
-    out = capsys.readouterr().out
-    assert "RunConfig.stop_at_step=250000 is the first 25% of them" in out
-    assert "also those that init_checkpoint has taken" in out
 
 
 def test_an_open_dtype_is_settled(capsys, monkeypatch):

@@ -8,28 +8,11 @@ from electra_tf.training import metrics_log
 def test_nan_is_never_the_best(tmp_path):
     log = metrics_log.MetricsLog(str(tmp_path), 0)
     for step, loss in enumerate([math.nan, 0.5, math.nan, 0.7], 1):
-        kept = 2 if step > 2 else None
-        assert log.is_best(step, "loss", loss, kept) == (loss == 0.5)
         log.write(step, "heldout", {"loss": loss})
     records = metrics_log.read(log.path)
-    best = metrics_log.best_evaluation(records, "loss")
-    assert (best.record["step"], best.num_since) == (2, 2)
-    assert metrics_log.best_evaluation(records[:1], "loss").record is None
-
-
-def test_an_evaluation_is_compared_with_the_one_that_is_kept(tmp_path):
-    """By another metric than before that may not be the best of all."""
-    log = metrics_log.MetricsLog(str(tmp_path), 0)
-    for step, auc in ((2, 0.9), (4, 0.6), (6, 0.7)):
-        log.write(step, "heldout", {"auc": auc})
-    log.write(6, "train", {"loss": 1.0})
-    assert log.is_best(8, "auc", 0.65, kept=4)
-    assert not log.is_best(8, "auc", 0.65, kept=6)
-    assert not log.is_best(8, "auc", 0.65, kept=2)
-    assert log.is_best(8, "auc", 0.65, kept=None)
-    # What is kept comes again.
-    assert not log.is_best(8, "auc", 0.65, kept=10)
-    assert log.is_best(8, "auc", 0.95, kept=10)
+    best, num_since = metrics_log.best_evaluation(records, "loss")
+    assert (best["step"], num_since) == (2, 2)
+    assert metrics_log.best_evaluation(records[:1], "loss")[0] is None
 
 
 def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):

@@ -301,7 +301,7 @@ def test_lamb_leaves_a_weight_of_zeros_its_step():
     [
         (
             {"num_warmup_steps": 10_000},
-            *(24, "the warm-up of 10000 steps is as long as the wh", 10_001),
+            *(24, "a warm-up of 10000 and a decay of 0 steps leave", 10_001),
         ),
         (
             {"warmup_proportion": 0.1},
@@ -313,7 +313,7 @@ def test_lamb_leaves_a_weight_of_zeros_its_step():
                 "schedule": configs.WARMUP_STABLE_DECAY,
                 "num_decay_steps": 8,
             },
-            *(10, "the decay of 8 of 10 steps begins before", 11),
+            *(10, "a warm-up of 3 and a decay of 8 steps leave nothing", 11),
         ),
     ],
 )

@@ -51,7 +51,7 @@ def detect_heldout(
       ValueError: If the run is unfinished, or its data are gone.
     """
     config = model_directory.read_pretraining_config(model_dir)
-    _, vocab, model = pretraining.load_trained(model_dir)
+    vocab, model = pretraining.load_trained(model_dir)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, config.run.seed, shuffle=False
     )
