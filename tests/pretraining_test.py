@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import re
+import signal
 import types
 import warnings
 
@@ -14,6 +16,7 @@ from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import optimization
 from tests import helpers
+from tests.training import engine_test
 
 CONFIG = configs.PretrainingConfig(
     model=helpers.electra_config(),

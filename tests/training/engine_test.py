@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, pretraining
+from electra_tf.command_line import progress
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
