@@ -8,13 +8,12 @@ pre-training run, the original's, Hugging Face's `electra-*-discriminator`, and
 so on. Texts are arguments, lines of --file or of standard input, and may be of
 any length.
 
-Prints each text and below it its tokens with their probabilities in per cent,
-in colour on a terminal. --json prints one object a line instead, with character
-offsets; --html writes a page as well.
+Prints each text and below it its tokens with their probabilities in per cent.
+--json prints one object a line instead, with character offsets; --html writes a
+page in colour as well.
 """
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -41,12 +40,6 @@ def make_parser() -> arguments.ArgumentParser:
     parser.add_argument(
         "--json", action="store_true", help="print JSON lines instead"
     )
-    parser.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="default: on a terminal, unless NO_COLOR is set",
-    )
     return parser
 
 
@@ -58,9 +51,6 @@ def _detect(args: argparse.Namespace) -> None:
     found = detector.Detector(
         args.checkpoint, args.vocab_file, args.do_lower_case
     )
-    in_colour = judged_text.uses_colour(
-        args.color, sys.stdout.isatty(), os.environ
-    )
     width = shutil.get_terminal_size().columns
     kept: list[judged_text.JudgedText] = []
     for batch in batches:
@@ -69,8 +59,7 @@ def _detect(args: argparse.Namespace) -> None:
             if args.json:
                 print(judged_text.as_json(judged))
             else:
-                shown = judged_text.as_lines(judged, width, in_colour)
-                print(*shown, "", sep="\n")
+                print(*judged_text.as_lines(judged, width), "", sep="\n")
             if args.html:
                 kept.append(judged)
         sys.stdout.flush()

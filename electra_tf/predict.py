@@ -70,14 +70,10 @@ def _predict(args: argparse.Namespace) -> None:
     is_json = args.input_format == "jsonl" or (
         args.input_format == "auto" and text_lines.has_objects(args.file)
     )
-    is_guessed = args.input_format == "auto" and not is_json
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )
     for batch in batches:
-        if is_guessed:
-            exchange.refuse_no_texts(batch[0], model.input_names, args.file)
-            is_guessed = False
         rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
         for answer in model.predict(rows) if rows else ():
             if is_readable:

@@ -94,80 +94,30 @@ def as_json(judged: JudgedText) -> str:
 
 # --- On a terminal -----------------------------------------------------------
 
-# Probability -> background of the 256-colour palette, from yellow to red.
-_COLOURS = ((0.75, 203), (0.5, 209), (0.25, 216), (0.1, 223))
-_BLACK_ON = "\x1b[30;48;5;{}m"
-_BOLD = "\x1b[1m"
-_RESET = "\x1b[0m"
 
-
-def as_lines(judged: JudgedText, width: int, in_colour: bool) -> list[str]:
-    """The text as it was typed, then its tokens above their probabilities.
+def as_lines(judged: JudgedText, width: int) -> list[str]:
+    """The text as it was typed, then its tokens above their percentages.
 
     Args:
       judged: What to show.
-      width: Columns of the terminal.
-      in_colour: Whether likely replaced tokens have a background.
-
-    Returns:
-      Lines, wrapped at the width (the text itself is left to the terminal).
+      width: Columns of the terminal, at which tokens are wrapped.
     """
-    lines = [
-        "".join(
-            _colour(
-                text_lines.printable(judged.text[begin:end]),
-                probability,
-                in_colour and is_token,
-            )
-            for is_token, begin, end, probability in pieces(judged)
-        )
-    ]
+    lines = [text_lines.printable(judged.text)]
     above, below, used = "", "", 0
     for token in judged.tokens:
         shown = text_lines.printable(token.token)
         percentage = f"{100 * token.probability:.0f}"
-        columns = max(text_lines.display_width(shown), len(percentage))
-        if used and used + 1 + columns > width:
+        token_width = text_lines.display_width(shown)
+        columns = max(token_width, len(percentage)) + 1
+        if used and used + columns > width + 1:
             lines += [above.rstrip(), below.rstrip()]
             above, below, used = "", "", 0
-        padding = " " * (columns - text_lines.display_width(shown))
-        separator = " " if used else ""
-        above += (
-            separator + _colour(shown, token.probability, in_colour) + padding
-        )
-        below += separator + percentage.ljust(columns)
-        used += len(separator) + columns
+        above += shown + " " * (columns - token_width)
+        below += percentage.ljust(columns)
+        used += columns
     if used:
         lines += [above.rstrip(), below.rstrip()]
     return lines
-
-
-def _colour(text: str, probability: float, in_colour: bool) -> str:
-    if not in_colour:
-        return text
-    for bound, colour in _COLOURS:
-        if probability >= bound:
-            bold = _BOLD if probability >= REPLACED_FROM else ""
-            return f"{bold}{_BLACK_ON.format(colour)}{text}{_RESET}"
-    return text
-
-
-def uses_colour(choice: str, is_terminal: bool, environment) -> bool:
-    """Whether to print in colour.
-
-    Args:
-      choice: "always", "never", or "auto": on a terminal that can, unless
-        NO_COLOR is set (https://no-color.org).
-      is_terminal: Of the output.
-      environment: Such as os.environ.
-    """
-    if choice != "auto":
-        return choice == "always"
-    return (
-        is_terminal
-        and not environment.get("NO_COLOR")
-        and environment.get("TERM") != "dumb"
-    )
 
 
 # --- On a page ---------------------------------------------------------------

@@ -7,12 +7,10 @@ they were made with.
 Shapes: B batch, T tokens (or words, or answers), C labels.
 """
 
-import hashlib
-import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,21 +18,10 @@ import tensorflow_text  # noqa: F401  (registers the ops)
 
 from electra_tf import errors, files
 from electra_tf.inference import exchange
-from electra_tf.text import vocabulary
 
 # The folder beside a SavedModel that servers leave alone, and a file in it.
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
-# What it says of itself: the digest of what decides how inputs are read and
-# what outputs mean.
-MEANING_DIGEST = "meaning_sha256"
-_MEANING = (
-    *("kind", "labels", "has_pairs", "max_seq_length", "windows"),
-    *("do_lower_case", "strip_accents", "text_cleaning"),
-    *("min_value", "scale", "segment", "lower_cases_words"),
-    "question_answering",
-)
-
 _SAVED_MODEL_FILE = "saved_model.pb"
 # What TensorFlow raises for files that are damaged or cut short.
 _LOAD_ERRORS = (
@@ -44,20 +31,9 @@ _LOAD_ERRORS = (
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
-ITEM_OUTPUTS = (*exchange.COLUMNS, "sequence_output", "input_mask")
-# Outputs in the order in which they are shown; others come behind.
-_OUTPUT_ORDER = (
-    "label",
-    "value",
-    "answer",
-    "score",
-    "start",
-    "end",
-    "answerable",
-    "no_answer_score",
-    *ITEM_OUTPUTS,
-    "truncated",
-    "pooled_output",
+ITEM_OUTPUTS = (
+    *("tokens", "words", "answers", "labels", "probabilities", "scores"),
+    *("starts", "ends", "sequence_output", "input_mask"),
 )
 
 
@@ -87,19 +63,6 @@ class SavedModel:
             self.metadata = files.read_json(
                 file, notes=list[str], labels=list[str]
             )
-        refuse_changes(
-            self.metadata,
-            file,
-            os.path.join(
-                self.path,
-                tf.saved_model.ASSETS_DIRECTORY,
-                vocabulary.VOCAB_FILE,
-            ),
-        )
-        newest = newest_version(path)
-        for number, other in numbered(path).items():
-            if newest is not None and number > newest:
-                errors.warn(f"passed over {other}: no SavedModel in it")
         for note in self.metadata.get("notes") or []:
             errors.warn(note)
         try:
@@ -147,9 +110,10 @@ class ExportedModel(SavedModel):
                     f"Received: {self.path}, whose {_SIGNATURE} takes {name} "
                     f"<{spec.dtype.name}>{spec.shape}"
                 )
-        self.input_names = _in_order(specs, exchange.INPUT_NAMES)
+        known = [name for name in exchange.INPUT_NAMES if name in specs]
+        self.input_names = known or sorted(specs)
 
-        available = _in_order(self.signature.structured_outputs, _OUTPUT_ORDER)
+        available = sorted(self.signature.structured_outputs)
         unknown = sorted(set(outputs) - set(available))
         if unknown:
             raise ValueError(
@@ -215,21 +179,8 @@ class ExportedModel(SavedModel):
         labels = self.metadata.get("labels")
         if is_item is None and labels and "scores" in answer:
             scores = answer["scores"]
-            if len(labels) != len(scores):
-                raise ValueError(
-                    f"Expected {len(scores)} labels in {METADATA_FILE} of "
-                    f"{self.path}, one for each score. Received: {len(labels)}"
-                )
             answer["scores"] = dict(zip(labels, scores, strict=True))
         return answer
-
-
-def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    """Names in a given order, those that it lacks behind the others."""
-    return sorted(
-        names,
-        key=lambda n: (order.index(n) if n in order else len(order), n),
-    )
 
 
 def numbered(folder: str) -> dict[int, str]:
@@ -268,50 +219,9 @@ def find_version(path: str) -> str:
     if version is None:
         raise ValueError(
             "Expected a SavedModel, or a folder of its versions 1, 2 and so "
-            f"on. Received: {path}, "
-            + (
-                "which has neither"
-                if os.path.isdir(path)
-                else "a file"
-                if os.path.exists(path)
-                else "which does not exist"
-            )
-            + ": export one with electra-tf export"
+            f"on, as electra-tf export writes them. Received: {path}"
         )
     return versions(path)[version]
-
-
-def digest_of_meaning(metadata: Mapping) -> str:
-    """The SHA-256 of what metadata say of a model's inputs and outputs."""
-    meaning = {name: metadata.get(name) for name in _MEANING}
-    content = json.dumps(meaning, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def refuse_changes(metadata: Mapping, file: str, vocab_file: str) -> None:
-    """Refuses what is no longer as the export wrote it beside a model.
-
-    Args:
-      metadata: Of the model.
-      file: That has them.
-      vocab_file: Beside the model; it need not be there.
-
-    Raises:
-      ValueError: If kind, labels, settings or vocabulary were changed.
-    """
-    if metadata.get(MEANING_DIGEST) not in (None, digest_of_meaning(metadata)):
-        raise ValueError(
-            f"Expected in {file} the kind, labels and settings of the export. "
-            "Received: others"
-        )
-    expected = metadata.get("vocab_sha256")
-    if expected is None or not os.path.isfile(vocab_file):
-        return
-    if files.sha256_of_file(vocab_file) != expected:
-        raise ValueError(
-            f"Expected in {vocab_file} the vocabulary of the export. "
-            "Received: another one"
-        )
 
 
 def _to_python(value):

@@ -188,29 +188,17 @@ def _with_tables_of_its_own(checkpoint: Checkpoint) -> Checkpoint:
 
 def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
     """ONE_PASS or MASKED, whichever of `METHODS` was asked for."""
-    is_electric = text_rows.is_electric(checkpoint)
-    is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
-    if method != MASKED and is_electric:
+    if method != MASKED and text_rows.is_electric(checkpoint):
         return ONE_PASS
+    is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
     if method != ONE_PASS and is_masked_lm:
         return MASKED
     expected = {
         AUTO: "Electric or a masked language model, such as a generator",
-        ONE_PASS: "Electric, whose discriminator the method one_pass asks",
-        MASKED: "a masked language model, such as a generator, which the "
-        "method masked asks",
+        ONE_PASS: "Electric, which the method one_pass asks",
+        MASKED: "a masked language model, which the method masked asks",
     }
-    if is_electric:
-        received = "Electric: use the method one_pass"
-    elif is_masked_lm:
-        received = "a masked language model: use the method masked"
-    elif checkpoint.head is not None:
-        received = f"fine-tuned for {checkpoint.head.kind}"
-    else:
-        received = "a discriminator or encoder only"
-    raise CheckpointError(
-        f"Expected {expected[method]}. Received: {source}, {received}"
-    )
+    raise CheckpointError(f"Expected {expected[method]}. Received: {source}")
 
 
 class Scorer:

@@ -17,9 +17,6 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.text import cleaning, tokenization
 
-# Tokenized at once, so that a file of very long lines does not fill the memory.
-_BYTES_AT_ONCE = 1 << 20
-
 
 class TokenizedText(NamedTuple):
     """The tokens of one text, without [CLS] and [SEP].
@@ -108,28 +105,23 @@ def tokenize(
       The tokens of each text.
 
     Raises:
-      ValueError: If offsets are asked of a tokenizer that cleans texts first,
-        or there is one text alone, whose characters would be taken for texts.
+      ValueError: If offsets are asked of a tokenizer that cleans texts first.
     """
-    _refuse_one_text(texts)
-    tokenized = []
-    for group in _groups([text.encode() for text in texts]):
-        strings = tf.constant(group, tf.string)
-        columns = (
-            tokenizer.tokenize_with_offsets(strings)
-            if with_offsets
-            else (tokenizer.tokenize(strings),)
+    strings = tf.constant([text.encode() for text in texts], tf.string)
+    columns = (
+        tokenizer.tokenize_with_offsets(strings)
+        if with_offsets
+        else (tokenizer.tokenize(strings),)
+    )
+    num_tokens = columns[0].row_lengths().numpy().tolist()
+    ids, *offsets = (x[:, :most].to_list() for x in columns)
+    begins, ends = offsets or [[[None] * len(row) for row in ids]] * 2
+    return [
+        TokenizedText(row, begin, end, number - len(row))
+        for row, begin, end, number in zip(
+            ids, begins, ends, num_tokens, strict=True
         )
-        num_tokens = columns[0].row_lengths().numpy().tolist()
-        ids, *offsets = (x[:, :most].to_list() for x in columns)
-        begins, ends = offsets or [[[None] * len(row) for row in ids]] * 2
-        tokenized += [
-            TokenizedText(row, begin, end, number - len(row))
-            for row, begin, end, number in zip(
-                ids, begins, ends, num_tokens, strict=True
-            )
-        ]
-    return tokenized
+    ]
 
 
 def cleaned(texts: Sequence[str], text_cleaning: str) -> list[str]:
@@ -138,35 +130,10 @@ def cleaned(texts: Sequence[str], text_cleaning: str) -> list[str]:
     Args:
       texts: See `tokenize`.
       text_cleaning: One of `cleaning.CLEANINGS`.
-
-    Raises:
-      ValueError: If there is one text alone.
     """
-    _refuse_one_text(texts)
     strings = tf.constant([text.encode() for text in texts], tf.string)
     found = cleaning.clean(strings, text_cleaning)
     return [text.decode() for text in found.numpy().tolist()]
-
-
-def _refuse_one_text(texts: Sequence[str]) -> None:
-    if isinstance(texts, str | bytes):
-        raise ValueError(
-            f"Expected a list of texts. Received: {texts[:40]!r}, one alone"
-        )
-
-
-def _groups(texts: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Cuts texts into groups of limited size; a longer text is a group."""
-    group: list[bytes] = []
-    size = 0
-    for text in texts:
-        if group and size + len(text) > _BYTES_AT_ONCE:
-            yield group
-            group, size = [], 0
-        group.append(text)
-        size += len(text)
-    if group:
-        yield group
 
 
 def in_batches(

@@ -22,8 +22,6 @@ from electra_tf.text.tokenization import ENCODER_FEATURES
 Texts = tuple[list[bytes], ...]
 _NUMBER = int | np.integer
 BATCH_SIZE = 32
-# A column that is called so is no text.
-_NO_TEXTS = {"label", "labels"}
 
 
 def short(value: typing.Any, most: int = 40) -> str:
@@ -35,43 +33,25 @@ def short(value: typing.Any, most: int = 40) -> str:
 # --- Columns ------------------------------------------------------------------
 
 
-def texts(
-    x: typing.Any, name: str = "x", order: Sequence[str] | None = None
-) -> Texts:
+def texts(x: typing.Any, name: str = "x") -> Texts:
     """The texts, or pairs of texts, that a user means.
-
-    Columns of a DataFrame go by `order`, their names in `fit`, where these are
-    the same.
 
     Returns:
       One or two lists of N texts.
     """
-    names: typing.Any = frame_names(x) or ()
-    if is_frame := bool(names):
-        pair = [preprocessor.TEXT, preprocessor.TEXT_PAIR]
-        for known in (order, pair):
-            names = known if known and set(known) == set(names) else names
-        x = tuple(x[column] for column in names)
     try:
         parts = preprocessor.parts_of(x)
-        found = [preprocessor.as_texts(part).numpy() for part in parts]
+        texts = [preprocessor.as_texts(part).numpy() for part in parts]
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    shapes = {np.shape(column) for column in found}
-    has_labels = is_frame and {str(n).lower() for n in names} & _NO_TEXTS
-    if has_labels or len(shapes) > 1 or shapes & {(), (0,)}:
+    shapes = {np.shape(column) for column in texts}
+    if len(shapes) > 1 or shapes & {(), (0,)}:
         raise ValueError(
             f"Expected {name} as texts: a list, an array or a column of "
             "strings, df['text'], for pairs a tuple (first, second), or a "
             f"tf.data.Dataset of batches. Received: {short(x)}"
         )
-    return tuple(column.tolist() for column in found)
-
-
-def frame_names(x: typing.Any) -> list | None:
-    """Names of the columns of a DataFrame; None of all else."""
-    is_frame = hasattr(x, "columns") and hasattr(x, "iloc")
-    return list(x.columns) if is_frame and len(x.columns) > 1 else None
+    return tuple(column.tolist() for column in texts)
 
 
 def rows(x: typing.Any, name: str, num_rows: int | None = None) -> list:
@@ -203,26 +183,26 @@ class Labels:
 
     def __init__(self, names: Sequence[str]):
         self.names = tuple(names)
-        self._ids = {name: i for i, name in enumerate(self.names)}
         numbers = [text_tasks.number(name) for name in names]
         self._are_numbers = bool(np.isfinite(numbers).all())
-        counted = numbers if self._are_numbers else range(len(names))
-        self._of_numbers = {number: i for i, number in enumerate(counted)}
-        if len(self._of_numbers) < len(self.names):
-            self._of_numbers = {}  # Such as 1 and 01: go by the names.
+        values = numbers if self._are_numbers else range(len(names))
+        self._ids: dict = {}
+        if len(set(values)) == len(names):  # Not 1 and 01: by their names.
+            self._ids = {value: i for i, value in enumerate(values)}
+        self._ids |= {name: i for i, name in enumerate(names)}
 
     def id_of(self, value: typing.Any) -> int | None:
         """The id of a name or number; None if it is no label."""
+        if isinstance(value, np.generic):
+            value = value.item()
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
-        if isinstance(value, bool | np.bool_) and not self._are_numbers:
-            name = str(value)  # No place of a label.
-            return self._ids.get(name, self._ids.get(name.lower()))
-        if isinstance(value, str):
-            return self._ids.get(value)
-        if isinstance(value, int | float | np.number | np.bool_):
-            return self._of_numbers.get(float(value))
-        return None
+        if isinstance(value, bool) and not self._are_numbers:
+            # No place of a label.
+            value = str(value)
+            value = value if value in self._ids else value.lower()
+        is_value = isinstance(value, str | int | float)
+        return self._ids.get(value) if is_value else None
 
     def known(self, value: typing.Any, name: str, row: int) -> int:
         """The id of what is in a row."""
@@ -242,8 +222,8 @@ class Labels:
 
     def decisions(self, y: typing.Any, name: str, num_rows: int) -> np.ndarray:
         """Which labels each row has, <int32>[N, C]."""
-        if columns := frame_names(y):
-            ids: typing.Any = [self.id_of(column) for column in columns]
+        if hasattr(y, "iloc") and hasattr(y, "columns"):  # By their names.
+            ids: typing.Any = [self.id_of(column) for column in y.columns]
             if set(ids) == set(range(len(self.names))):
                 y = y.iloc[:, np.argsort(ids)]
         if np.ndim(y if hasattr(y, "shape") else 0) == 2:

@@ -169,8 +169,7 @@ class TaskModel(WholeModel):
 
     def read_inputs(self, x, name: str = "x"):
         """Checks what the user calls x."""
-        # By the names that `fit` was given, not by place.
-        rows = inputs.texts(x, name, self.head.options.get("text_columns"))
+        rows = inputs.texts(x, name)
         kinds = ("texts", "pairs of texts")
         wanted, received = self.has_pairs, len(rows) == 2
         if self.windows is not None:
@@ -198,10 +197,34 @@ class TaskModel(WholeModel):
             features = features_lib.text_features(
                 first, second, tokenizer, self.max_seq_length
             )
+        self._warn_of_cuts(rows, features)
         if y is not None:
             targets = self.targets(y, name, len(first))
             features[f"{self.task_name}_{self.target_names[0]}"] = targets
         return features
+
+    def _warn_of_cuts(self, rows, features: features_lib.Features) -> None:
+        """Says how many texts, or pairs, the model does not read to the end."""
+        longest = self.max_seq_length
+        if self.windows is not None:
+            longest = self.windows.most_tokens
+        full = np.flatnonzero(features["input_mask"].sum(axis=-1) == longest)
+        if not full.size:
+            return
+        first, *second = (
+            self.preprocessor.tokenizer.tokenize([column[i] for i in full])
+            .row_lengths()
+            .numpy()
+            for column in rows
+        )
+        num_tokens = 2 + first
+        if second:
+            num_tokens += second[0] + (second[0] > 0)
+        if num_cut := int((num_tokens > longest).sum()):
+            errors.warn(
+                f"{num_cut} of {len(rows[0])} texts have more than {longest} "
+                "tokens and are cut: see max_seq_length"
+            )
 
     def targets(self, y, name: str, num_rows: int) -> np.ndarray:
         """The labels of a column as numbers, [N, ...]."""
@@ -227,12 +250,7 @@ class TaskModel(WholeModel):
         """
         if x is None or self.head.kind not in _WITH_PAIRS:
             return
-        names = inputs.frame_names(x)
-        self.set_options(has_pairs=bool(names) or len(self.read_inputs(x)) == 2)
-        # The same ones in another order were read in the first one.
-        known = self.head.options.get("text_columns") or ()
-        if names and set(names) != set(known):
-            self.set_options(text_columns=list(map(str, names)))
+        self.set_options(has_pairs=len(self.read_inputs(x)) == 2)
 
     @property
     def windows(self) -> Windows | None:

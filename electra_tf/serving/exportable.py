@@ -10,7 +10,7 @@ from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.inference import detector, predictor
+from electra_tf.inference import detector
 from electra_tf.model import encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
@@ -213,14 +213,6 @@ def _notes(
             f"the numbers are float32, which has few between {least:.15g} and "
             f"{greatest:.15g}: train on their differences from one of them"
         )
-    divided = [
-        label for label in found.labels if task_head.LABEL_SEPARATOR in label
-    ]
-    if found.kind == "multi_label_classification" and divided:
-        notes.append(
-            f"the label {divided[0]!r} has the sign that stands between the "
-            "labels of a text in `label`: go by `scores`"
-        )
     head = checkpoint.head if found.kind in _TEXT_KINDS else None
     if head and has_pairs is None and head.has_pairs is None:
         notes.append(
@@ -338,7 +330,6 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
     if found.question_answering is not None:
         options = dataclasses.asdict(found.question_answering)
         about["question_answering"] = options
-    about[predictor.MEANING_DIGEST] = predictor.digest_of_meaning(about)
     return about
 
 

@@ -5,9 +5,8 @@
 A client can be written and tried with it where TF Serving's image cannot run:
 `:predict` in rows and columns, and the model's status
 (https://www.tensorflow.org/tfx/serving/api_rest), with TF Serving's codes. It
-has one model, its newest version, and no batching, but refuses the batches that
-TF Serving refuses with the configuration beside the versions. It listens on
-this machine only.
+has one model, its newest version, no batching, and listens on this machine
+only.
 """
 
 import base64
@@ -73,7 +72,6 @@ class RestModel:
             )
         self.version = version
         self._model = predictor.SavedModel(base_path)
-        self._largest_batch = server_files.largest_batch(base_path)
 
     def __call__(self, environ, start_response):
         method = environ["REQUEST_METHOD"]
@@ -153,12 +151,6 @@ class RestModel:
         else:
             columns = _by_name(request["inputs"], specs)
         tensors = {k: _tensor(k, columns[k], specs[k]) for k in specs}
-        size = max(len(tensor) for tensor in tensors.values())
-        if self._largest_batch and size > self._largest_batch:
-            raise RequestError(
-                f"Task size {size} is larger than maximum input batch size "
-                f"{self._largest_batch}"
-            )
         outputs = signature(**tensors)
         answers = {key: _plain(outputs[key].numpy()) for key in sorted(outputs)}
         answer: dict | list = answers
@@ -290,13 +282,6 @@ def main(argv=None) -> int:
         "--model-name", help="default: as --model_base_path is called"
     )
     parser.add_argument(
-        "--tensorflow-intra-op-parallelism",
-        type=arguments.positive_int,
-        default=1,
-        metavar="THREADS",
-        help="of one operation (default: %(default)s)",
-    )
-    parser.add_argument(
         "--rest-api-port",
         type=_port,
         default=8501,
@@ -306,9 +291,8 @@ def main(argv=None) -> int:
 
 
 def _serve(args) -> None:
-    # TensorFlow reads it when its first operation runs.
-    threads = str(args.tensorflow_intra_op_parallelism)
-    os.environ["TF_NUM_INTRAOP_THREADS"] = threads
+    # What short texts want; read when TensorFlow's first operation runs.
+    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     # How many requests wait is no news.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     # As Ctrl-C does it: what runs is answered.

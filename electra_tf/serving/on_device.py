@@ -179,10 +179,7 @@ class OnDeviceModel:
                     f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
                     f"{path}, but there is no {needed}"
                 )
-        self.metadata = files.read_json(
-            metadata_file, [predictor.MEANING_DIGEST]
-        )
-        predictor.refuse_changes(self.metadata, metadata_file, vocab_file)
+        self.metadata = files.read_json(metadata_file, ["kind"])
         if self.metadata.get("windows"):
             errors.warn(
                 "the model was trained on windows of long texts: pack makes "

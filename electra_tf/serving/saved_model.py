@@ -6,10 +6,8 @@ this package.
 """
 
 import os
-import pathlib
 import shutil
 import tempfile
-from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -85,7 +83,7 @@ def export(
         server_files.refuse_other_name(output_dir, name)
         with tensor_files.writing(output_dir):
             path = _save(model, found.metadata, output_dir, name)
-    server_files.write(output_dir, name, path)
+    server_files.write(output_dir, name)
     return path
 
 
@@ -96,8 +94,6 @@ def _save(
     temporary = os.path.join(output_dir, f"tmp-{os.getpid()}")
     try:
         tf.saved_model.save(model, temporary, signatures=model.signatures())
-        if model.method_names:
-            _set_method_names(temporary, model.method_names)
         server_files.check(temporary)
         extra = os.path.join(temporary, predictor.EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
@@ -153,21 +149,7 @@ def _describe_signatures(path: str) -> dict:
         name: {
             "inputs": describe(signature.inputs),
             "outputs": describe(signature.outputs),
-            "method_name": signature.method_name,
         }
         for name, signature in sorted(meta_graph.signature_def.items())
         if signature.method_name
     }
-
-
-def _set_method_names(path: str, method_names: Mapping[str, str]) -> None:
-    """Says which signatures are for TF Serving's Classify and Regress.
-
-    TensorFlow 2 writes every signature as one for Predict.
-    """
-    saved = server_files.read_proto(path)
-    for meta_graph in saved.meta_graphs:
-        for name, method_name in method_names.items():
-            meta_graph.signature_def[name].method_name = method_name
-    file = pathlib.Path(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
-    file.write_bytes(saved.SerializeToString(deterministic=True))

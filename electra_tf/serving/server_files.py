@@ -15,7 +15,7 @@ import re
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from electra_tf import errors, files
+from electra_tf import errors
 from electra_tf.files import write_atomically
 from electra_tf.serving import signatures
 
@@ -27,12 +27,10 @@ COMPOSE_FILE = "compose.yaml"
 # The server's image whose ops `check` goes by.
 IMAGE = "tensorflow/serving:2.19.1"
 
-# Of the warm-up requests. The greatest one is also the greatest batch that the
-# server runs at once.
+# Of the warm-up requests.
 WARMUP_BATCH_SIZES = (1, 8, 32)
-# Rows of the largest request, where the server can split it and where not.
-_LARGEST_SPLIT = 1024
-_LARGEST_WHOLE = 128
+# Rows of the largest request, and of the largest batch.
+_LARGEST = 128
 
 # Ops of TF-Text 2.12.1's `ops_lib` that the tokenizer is made of. More of them
 # are there; one that is missed here should be looked up before it is added.
@@ -57,10 +55,15 @@ model_config_list {{
 }}
 """
 
-_BATCHING = """\
+_BATCHING = f"""\
 # --batching_parameters_file: requests that arrive together go through the model
 # together. A batch is as long as its longest text.
-{sizes}
+# Rows of the largest request, and of the largest batch. Splitting stays off:
+# many answers are as wide as the longest text of their batch, and the server
+# cannot put those of two batches together (it copies them side by side, or
+# aborts).
+max_batch_size {{ value: {_LARGEST} }}
+enable_large_batch_splitting {{ value: false }}
 # How long the first request of a batch waits for others.
 batch_timeout_micros {{ value: 1000 }}
 # Requests beyond this queue are refused at once, with UNAVAILABLE.
@@ -69,19 +72,6 @@ num_batch_threads {{ value: 2 }}
 # Token ids and words of different lengths: padded to the longest.
 pad_variable_length_inputs: true
 """
-
-_SPLIT = f"""\
-# Rows of the largest request; batches of fewer are run.
-max_batch_size {{ value: {_LARGEST_SPLIT} }}
-enable_large_batch_splitting {{ value: true }}
-max_execution_batch_size {{ value: {max(WARMUP_BATCH_SIZES)} }}"""
-
-_WHOLE = f"""\
-# Rows of the largest request, and of the largest batch. Splitting stays off:
-# answers are as wide as the longest text of their batch, and the server cannot
-# put those of two batches together (it copies them side by side, or aborts).
-max_batch_size {{ value: {_LARGEST_WHOLE} }}
-enable_large_batch_splitting {{ value: false }}"""
 
 _COMPOSE = """\
 # docker compose up, in this folder. gRPC on port 8500, REST on port 8501.
@@ -160,35 +150,19 @@ def _configured_names(output_dir: str) -> list[str]:
     return re.findall(r'\bname\s*:\s*"([^"]*)"', "\n".join(lines))
 
 
-def write(output_dir: str, name: str, version: str) -> list[str]:
+def write(output_dir: str, name: str) -> list[str]:
     """Writes the server's files that are not there yet.
-
-    A batching file that an earlier export wrote, and nobody changed, gives way
-    to that of this one's kind.
 
     Args:
       output_dir: Where the versions are.
       name: Of the model.
-      version: Path of the SavedModel that they are for.
 
     Returns:
       The names of the files written.
     """
-    batching, other = (
-        _BATCHING.format(sizes=sizes)
-        for sizes in (
-            (_SPLIT, _WHOLE) if _can_split(version) else (_WHOLE, _SPLIT)
-        )
-    )
-    path = os.path.join(output_dir, BATCHING_FILE)
-    if (
-        os.path.isfile(path)
-        and files.read_bytes(path, "file") == other.encode()
-    ):
-        os.remove(path)
     contents = {
         MODELS_FILE: _MODELS.format(name=name),
-        BATCHING_FILE: batching,
+        BATCHING_FILE: _BATCHING,
         COMPOSE_FILE: _COMPOSE.format(
             name=name,
             image=IMAGE,
@@ -203,39 +177,6 @@ def write(output_dir: str, name: str, version: str) -> list[str]:
             write_atomically(path, content)
             written.append(file)
     return written
-
-
-def _can_split(version: str) -> bool:
-    """Whether a row's answers are as wide in every batch."""
-    (meta_graph,) = read_proto(version).meta_graphs
-    return all(
-        dim.size >= 0
-        for signature in meta_graph.signature_def.values()
-        if signature.method_name
-        for output in signature.outputs.values()
-        for dim in output.tensor_shape.dim[1:]
-    )
-
-
-def largest_batch(output_dir: str) -> int | None:
-    """Rows of the largest request that the server takes.
-
-    It answers a larger one, split or not, with INVALID_ARGUMENT: "Task size 33
-    is larger than maximum input batch size 32".
-
-    Args:
-      output_dir: Where the versions are.
-
-    Returns:
-      The number; None without the file, where no request is too large.
-    """
-    path = os.path.join(output_dir, BATCHING_FILE)
-    if not os.path.isfile(path):
-        return None
-    with open(path, encoding="utf-8") as file:
-        lines = "\n".join(line.split("#")[0] for line in file)
-    size = re.search(r"\bmax_batch_size\s*:?\s*{\s*value\s*:\s*(\d+)", lines)
-    return int(size[1]) if size else None
 
 
 def write_warmup_requests(

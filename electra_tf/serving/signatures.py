@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -15,7 +14,6 @@ from electra_tf.text import tokenization
 # The names of the signatures.
 DEFAULT = "serving_default"
 TOKENS = "tokens"
-BYTES = "serving_bytes"
 WORDS = "words"
 # <bool>[B], an output of those that take texts: whether a row was not read to
 # its end.
@@ -29,13 +27,10 @@ class ServedModel(tf.Module, abc.ABC):
       source: The model.
 
     Attributes:
-      method_names: Signature -> what TF Serving calls its interface, where it
-        is another one than Predict.
       input_names: Of the texts that the default signature takes.
     """
 
     TOKENS_AT_ONCE = inputs.TOKENS_AT_ONCE
-    method_names: Mapping[str, str] = {}
 
     def __init__(self, source: Source):
         super().__init__(name=source.kind)

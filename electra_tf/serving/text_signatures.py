@@ -15,9 +15,9 @@ from electra_tf.serving.inputs import Tensors
 class _TextModel(signatures_lib.ServedModel):
     """A model of one text, or of two.
 
-    Where the model was trained on windows of long texts, `serving_default` and
-    `serving_bytes` cut them likewise, and give the mean of what the head says.
-    `tokens` takes what fits into the model.
+    Where the model was trained on windows of long texts, `serving_default` cuts
+    them likewise, and gives the mean of what the head says. `tokens` takes what
+    fits into the model.
     """
 
     def compute(self, features):
@@ -28,31 +28,12 @@ class _TextModel(signatures_lib.ServedModel):
         """From the head's outputs to those of the default signature."""
         raise NotImplementedError
 
-    def example_answer(self, answer: Tensors) -> Tensors:
-        """What TF Serving's interface for tf.Example wants."""
-        raise NotImplementedError
-
     def signatures(self):
-        # One function, so that the tokenizer's tables are in the graph once.
-        answer_texts = signatures_lib.string_function(
-            self._answer_texts, *self.input_names
-        )
-
-        def serving_bytes(examples):
-            feature = tf.io.FixedLenFeature([], tf.string)
-            parsed = tf.io.parse_example(
-                examples, dict.fromkeys(self.input_names, feature)
-            )
-            return self.example_answer(
-                answer_texts(*(parsed[name] for name in self.input_names))
-            )
-
         return {
-            signatures_lib.DEFAULT: answer_texts,
-            signatures_lib.TOKENS: self.token_signature(self.answer),
-            signatures_lib.BYTES: signatures_lib.string_function(
-                serving_bytes, "inputs"
+            signatures_lib.DEFAULT: signatures_lib.string_function(
+                self._answer_texts, *self.input_names
             ),
+            signatures_lib.TOKENS: self.token_signature(self.answer),
         }
 
     def _answer_texts(self, *texts):
@@ -88,25 +69,14 @@ class Classifier(_TextModel):
     `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
     pairs) and returns `label` <string>[B], `scores` <float32>[B, C] in the
     order of the labels, and `truncated`. `tokens` returns the first two for
-    token ids, and `serving_bytes`, TF Serving's Classify, `classes`
-    <string>[B, C] and `scores` for serialized tf.Examples.
+    token ids.
     """
-
-    method_names = {signatures_lib.BYTES: tf.saved_model.CLASSIFY_METHOD_NAME}
 
     def answer(self, outputs):
         scores = tf.nn.softmax(outputs["logits"])
         labels = tf.constant(self._source.labels)
         return {
             "label": tf.gather(labels, tf.argmax(scores, axis=-1)),
-            "scores": scores,
-        }
-
-    def example_answer(self, answer):
-        scores = answer["scores"]
-        labels = tf.constant([self._source.labels])
-        return {
-            "classes": tf.repeat(labels, tf.shape(scores)[0], axis=0),
             "scores": scores,
         }
 
@@ -135,14 +105,8 @@ class Regressor(_TextModel):
     """A number in the unit of the labels that the model was trained with.
 
     `serving_default` takes what `Classifier` takes and returns `value`
-    <float32>[B] and `truncated`; `tokens` returns the first. `serving_bytes` is
-    TF Serving's Regress: `outputs` <float32>[B].
+    <float32>[B] and `truncated`; `tokens` returns the first.
     """
-
-    method_names = {signatures_lib.BYTES: tf.saved_model.REGRESS_METHOD_NAME}
 
     def answer(self, outputs):
         return signatures_lib.numbers(self._source, outputs)
-
-    def example_answer(self, answer):
-        return {"outputs": answer["value"]}

@@ -71,20 +71,11 @@ JUDGED = JudgedText(
 
 
 def test_lines_for_a_pipe():
-    text, *lines = judged_text.as_lines(JUDGED, 80, in_colour=False)
+    text, *lines = judged_text.as_lines(JUDGED, 80)
     assert text == "The\ufffd[2J  ate \u4e2d"
     assert lines == ["the ate \u4e2d", "2   97  30"]
-    wrapped = judged_text.as_lines(JUDGED, 7, in_colour=False)
+    wrapped = judged_text.as_lines(JUDGED, 7)
     assert wrapped[1:] == ["the ate", "2   97", "\u4e2d", "30"]
-
-
-def test_colours_mark_what_is_likely_replaced():
-    text, above, below = judged_text.as_lines(JUDGED, 80, in_colour=True)
-    red = "\x1b[1m\x1b[30;48;5;203mate\x1b[0m"
-    faint = "\x1b[30;48;5;216m\u4e2d\x1b[0m"
-    assert text == f"The\ufffd[2J  {red} {faint}"
-    assert above == f"the {red} {faint}"
-    assert below == "2   97  30"
 
 
 def test_one_character_of_several_tokens_is_shown_once():
@@ -93,22 +84,6 @@ def test_one_character_of_several_tokens_is_shown_once():
     judged = JudgedText("a\u2105b", [JudgedToken(*token) for token in tokens])
     shown = [(True, 0, 1, 0.1), (True, 1, 2, 0.6), (True, 2, 3, 0.3)]
     assert list(judged_text.pieces(judged)) == shown
-
-
-@pytest.mark.parametrize(
-    "choice, is_terminal, environment, expected",
-    [
-        ("auto", True, {}, True),
-        ("auto", False, {}, False),
-        ("auto", True, {"NO_COLOR": "1"}, False),
-        ("auto", True, {"NO_COLOR": ""}, True),
-        ("auto", True, {"TERM": "dumb"}, False),
-        ("always", False, {"NO_COLOR": "1"}, True),
-        ("never", True, {}, False),
-    ],
-)
-def test_when_there_is_colour(choice, is_terminal, environment, expected):
-    assert judged_text.uses_colour(choice, is_terminal, environment) == expected
 
 
 def test_mistakes_end_in_one_line(tmp_path, capsys):

@@ -114,7 +114,7 @@ def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
         ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
         ([checkpoint, "--batch-size=0", "a"], "at least 1, received '0'"),
         ([checkpoint, "--method=both", "a"], "invalid choice: 'both'"),
-        ([checkpoint, "--method=one_pass", "a"], "use the method masked"),
+        ([checkpoint, "--method=one_pass", "a"], "Expected Electric"),
         ([checkpoint, "--vocab-file=none", "a"], "none, which does not exist"),
     ):
         try:

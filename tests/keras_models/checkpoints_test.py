@@ -9,11 +9,6 @@ from electra_tf.keras_models import checkpoints
 from tests.checkpoints import models
 
 
-def test_a_checkpoint_that_was_read_is_taken_as_it_is():
-    checkpoint = models.pretrained()
-    assert checkpoints.read(checkpoint) is checkpoint
-
-
 def test_messages_name_the_path(tmp_path):
     nameless = str(tmp_path / "nameless")
     checkpoints.write(models.pretrained(vocabulary=None), nameless, "original")
@@ -56,12 +51,6 @@ def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
     checkpoints.write(models.pretrained(), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert electra_tf.Encoder.from_checkpoint(tmp_path / "disk")
-
-
-def test_a_name_that_nothing_could_read_again_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="path must be a path without"):
-        checkpoints.write(models.pretrained(), tmp_path / "a[1]")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_keras_file_is_the_old_one_or_whole(tmp_path, monkeypatch):

@@ -207,11 +207,6 @@ def test_what_it_refuses(encoder, inputs, message):
         encoder(inputs)
 
 
-def test_sizes_that_do_not_fit():
-    with pytest.raises(ValueError, match="num_attention_heads must divide"):
-        _encoder(num_attention_heads=3)
-
-
 def test_exports_after_a_call(encoder, tmp_path):
     """Keras does not know by itself what goes in."""
     names = ("input_ids", "input_mask", "segment_ids")

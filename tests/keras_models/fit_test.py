@@ -235,26 +235,6 @@ def test_what_compile_refuses(pretrained):
             model.compile(**arguments)
 
 
-@pytest.mark.dear
-def test_the_best_weights_are_those_of_the_first_epoch(pretrained):
-    class Worse(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            logs["val_loss"] = float(epoch)
-            first.append(self.model.get_weights())
-
-    first: list = []
-    model = classifier(pretrained)
-    stop = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
-    history = model.fit(
-        *(TEXTS, TARGETS),
-        epochs=9,
-        callbacks=[Worse(), stop],
-        verbose=0,
-    )
-    assert len(history.epoch) == 3
-    tasks.assert_equal_bits(model.get_weights(), first[0])
-
-
 def test_steps_on_columns_are_those_of_the_first_rows(pretrained):
     weights = np.arange(len(TEXTS), dtype=np.float32)  # Tells the rows.
     model = classifier(pretrained)

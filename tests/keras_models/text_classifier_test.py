@@ -10,7 +10,6 @@ import tensorflow as tf
 import electra_tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
-from electra_tf.keras_models import inputs
 from electra_tf.tasks import text_tasks
 from tests import helpers
 from tests.checkpoints import models
@@ -74,27 +73,6 @@ def test_texts_and_labels_in_every_form(model):
     ):
         found = model.features(model.read_inputs(x), y)
         tasks.assert_equal_bits(found, expected)
-
-
-def test_pairs_of_a_frame_go_by_the_names_of_fit(pretrained, tmp_path):
-    frame = pd.DataFrame(dict(zip(("second", "first"), PAIRS, strict=True)))
-    swapped = frame[["first", "second"]]
-    model = classifier(pretrained)
-    assert model.read_inputs(swapped) != model.read_inputs(frame)
-    model.fit(frame, TARGETS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    model.save_checkpoint(tmp_path / "checkpoint")
-    for found in (
-        model,
-        keras.saving.load_model(tmp_path / "model.keras"),
-        electra_tf.TextClassifier.from_checkpoint(tmp_path / "checkpoint"),
-    ):
-        assert found.read_inputs(swapped) == inputs.texts(PAIRS)
-        others = swapped.rename(columns={"second": "last"})
-        assert found.read_inputs(others) == inputs.texts(PAIRS[::-1])
-    # A second fit reads them in the order of the first.
-    model.fit(swapped, TARGETS, verbose=0)
-    assert model.read_inputs(frame) == inputs.texts(PAIRS)
 
 
 @pytest.mark.dear
@@ -248,6 +226,18 @@ def test_windows_need_a_preprocessor_for_their_length(tmp_path):
     pairs = tf.data.Dataset.from_tensor_slices((PAIRS, TARGETS)).batch(5)
     with pytest.raises(ValueError, match="Expected texts as x"):
         found.fit(pairs, verbose=0)
+
+
+def test_texts_that_are_cut_are_counted(model):
+    fits, long = "wa " * 10, "wa " * 11
+    for use in (
+        lambda: model.predict([fits, long, "wa"], verbose=0),
+        lambda: model.evaluate([fits, long, "wa"], [0, 1, 0], verbose=0),
+    ):
+        with pytest.warns(UserWarning, match="^1 of 3 texts have more than 12"):
+            use()
+    with pytest.warns(UserWarning, match="^2 of 4 texts"):
+        model.features(([fits, long, fits, "wa"], ["", "", "wa", "wb"]), None)
 
 
 def test_validation_reads_what_training_reads(pretrained):
@@ -437,10 +427,9 @@ def test_pairs(pretrained):
     found.fit(PAIRS, TARGETS, verbose=0)
     assert found.has_pairs
     expected = found.predict(PAIRS, verbose=0)
-    frame = pd.DataFrame(dict(zip(("text", "text_pair"), PAIRS, strict=True)))
-    swapped = frame[["text_pair", "text"]]
+    named = dict(zip(("text_pair", "text"), PAIRS[::-1], strict=True))
     dataset = tf.data.Dataset.from_tensor_slices((PAIRS, TARGETS)).batch(5)
-    for x in (frame, swapped, dict(frame), dataset):
+    for x in (named, dataset):
         np.testing.assert_allclose(
             found.predict(x, verbose=0), expected, atol=1e-6
         )
@@ -516,19 +505,6 @@ def test_a_task_of_ones_own(pretrained, tmp_path):
         electra_tf.TextRegressor.from_preset(pretrained, task=task)
 
 
-def test_a_subclass_is_not_passed_over(pretrained):
-    class Smoothed(electra_tf.TextClassifier):
-        def compute_loss(self, *args, **kwargs):
-            return 0.0
-
-    model = Smoothed.from_checkpoint(pretrained, labels=LABELS)
-    for use in (model.fit, model.evaluate):
-        with pytest.raises(
-            ValueError, match="_step in Smoothed beside compute"
-        ):
-            use(TEXTS, TARGETS, verbose=0)
-
-
 def rows_of(*columns):
     return tf.data.Dataset.from_tensor_slices(columns)
 
@@ -539,10 +515,10 @@ BAD = {
         lambda m: m.predict(tf.constant("wa")),
         lambda m: m.predict([]),
         lambda m: m.predict((["wa"], ["wb", "wc"])),
-        lambda m: m.fit(pd.DataFrame({"text": ["a"], "label": ["b"]}), ["b"]),
     ),
     "Expected texts: strings": (
         lambda m: m.predict(["wa", None]),
+        lambda m: m.fit(pd.DataFrame({"text": ["a"], "label": ["b"]}), ["b"]),
         lambda m: m.predict((["wa"], ["wb"], ["wc"])),
         lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
         lambda m: m.fit(np.zeros(3), [0, 1, 0]),

@@ -18,7 +18,7 @@ import tensorflow as tf
 from electra_tf.finetuning import evaluation
 from electra_tf.serving import local_server
 from electra_tf.tasks import features as features_lib
-from tests import helpers, notices
+from tests import helpers
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
 MODEL = "/v1/models/letters"
@@ -179,27 +179,6 @@ def test_status(ask):
         assert ask(path) == (200, {"model_version_status": [available]})
 
 
-def test_the_largest_batch_is_that_of_the_servers_configuration(
-    exported, ask, tmp_path
-):
-    def assert_largest(ask, most):
-        status, answer = ask(PREDICT, {"instances": ["wa"] * most})
-        assert (status, len(answer["predictions"])) == (200, most)
-        status, answer = ask(PREDICT, {"instances": ["wa"] * (most + 1)})
-        assert (status, answer["error"]) == (
-            400,
-            f"Task size {most + 1} is larger than maximum input batch size "
-            f"{most}",
-        )
-
-    assert_largest(ask, 1024)
-    (tmp_path / "1").symlink_to(exported.path)
-    parameters = tmp_path / "batching_parameters.txt"
-    parameters.write_text("max_batch_size { value: 2 }")
-    small = serve(local_server.RestModel(str(tmp_path), "letters"))
-    assert_largest(lambda *args: request(small, *args), 2)
-
-
 def test_numbers_that_json_has_not_are_an_error(tmp_path):
     """As of a model whose weights a training has destroyed."""
     module = tf.Module()
@@ -233,10 +212,8 @@ def test_answers_at_once_are_not_mixed_up(ask, expected):
 def test_a_newer_folder_without_a_model_is_passed_over(exported, tmp_path):
     (tmp_path / "1").symlink_to(exported.path)
     (tmp_path / "2").mkdir()
-    with notices.heard() as lines:
-        model = local_server.RestModel(str(tmp_path))
+    model = local_server.RestModel(str(tmp_path))
     assert model.version == 1
-    assert f"passed over {tmp_path / '2'}: no SavedModel in it" in lines
 
 
 @pytest.mark.parametrize("name", ["", "no", "file", "letters"])

@@ -1,8 +1,6 @@
 """Tests of serving/on_device.py."""
 
-import json
 import os
-import shutil
 import types
 
 import numpy as np
@@ -110,38 +108,6 @@ def test_a_taggers_words_are_in_its_segment(tagger):
         features["segment_ids"], segment * features["input_mask"]
     )
     assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
-
-
-@pytest.mark.dear
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": ["label 2", "label 1", "label 0"]}, "Received: others"),
-        ({"meaning_sha256": None}, "meaning_sha256"),
-        ({"notes": []}, None),
-    ],
-)
-def test_metadata_that_were_changed_are_refused(
-    tagger, tmp_path, changes, message
-):
-    shutil.copytree(tagger, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "metadata.json"
-    path.write_text(json.dumps(helpers.read_json(path) | changes))
-    model = str(tmp_path / "model.float32.tflite")
-    if message is None:
-        on_device.OnDeviceModel(model)
-    else:
-        with pytest.raises(ValueError, match=message):
-            on_device.OnDeviceModel(model)
-
-
-@pytest.mark.dear
-def test_another_vocabulary_is_refused(exported, tmp_path):
-    folder = shutil.copytree(os.path.dirname(exported[1][0]), tmp_path / "copy")
-    vocab = folder / "vocab.txt"
-    vocab.write_text("\n".join(reversed(vocab.read_text().split())))
-    with pytest.raises(ValueError, match="vocab.txt the vocabulary of the exp"):
-        on_device.OnDeviceModel(str(folder / "model.float32.tflite"))
 
 
 def test_answers_are_numbers():

@@ -117,14 +117,6 @@ def in_text(text, starts, ends):
     return [text[a:b] for a, b in zip(starts, ends, strict=True) if a >= 0]
 
 
-def example(**texts):
-    """<string>[1]: one tf.Example."""
-    found = tf.train.Example()
-    for name, text in texts.items():
-        found.features.feature[name].bytes_list.value.append(text.encode())
-    return strings([found.SerializeToString()])
-
-
 def test_pairs_are_packed_as_in_training(pairs):
     found, signatures = pairs
     answer = signatures["serving_default"](
@@ -165,23 +157,6 @@ def test_refuses_pairs_of_different_sizes(pairs):
         signatures["serving_default"](
             text=strings(["wa"]), text_pair=strings(["wa", "wb"])
         )
-
-
-def test_examples_for_classify(pairs):
-    _, signatures = pairs
-    examples = [
-        example(text=first, text_pair=second)
-        for first, second in zip(TEXTS, PAIRS, strict=True)
-    ]
-    answer = signatures["serving_bytes"](inputs=tf.concat(examples, 0))
-    expected = signatures["serving_default"](
-        text=strings(TEXTS), text_pair=strings(PAIRS)
-    )
-    np.testing.assert_array_equal(answer["scores"], expected["scores"])
-    labels = [b"label 0", b"label 1", b"label 2"]
-    assert answer["classes"].numpy().tolist() == [labels] * len(TEXTS)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="is required"):
-        signatures["serving_bytes"](inputs=example())
 
 
 @pytest.mark.parametrize(
@@ -234,12 +209,6 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
     values = "predictions" if kind == "regression" else "logits"
     differs = np.abs(outputs[values] - cut[values]).reshape(len(texts), -1)
     assert (differs.max(axis=1) > 1e-3).tolist() == is_long
-    # TF Serving's interface for tf.Example has the same answers.
-    of_example = signatures["serving_bytes"](inputs=example(text=texts[2]))
-    name_of_example = "outputs" if kind == "regression" else "scores"
-    np.testing.assert_allclose(
-        of_example[name_of_example], answer[name][2:3], atol=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -526,10 +495,6 @@ def test_says_what_no_file_says(load):
     assert "taken as one (--pairs)" in line
     found = load(models.finetuned(), has_pairs=False)
     assert found.metadata["notes"] == []
-    labels = ("x", "y|z", "z")
-    head = TaskHead("multi_label_classification", "letters", labels, 3)
-    lines = notices.of(load, dataclasses.replace(models.finetuned(), head=head))
-    assert any("the label 'y|z' has the sign that" in line for line in lines)
 
 
 def test_says_which_of_several_heads_it_has(load):
