@@ -20,6 +20,7 @@ def _run(config, before_training) -> None:
     from electra_tf.training import workers
 
     scores_only = flags.FLAGS.eval_only
+    metrics: dict[str, float] | None
     with workers.lost(config.run.model_dir):
         if scores_only:
             metrics = pretraining.evaluate(config)

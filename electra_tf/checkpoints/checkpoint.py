@@ -153,7 +153,7 @@ class Checkpoint:
                 f"num_outputs must be the width of the head's layer, "
                 f"{len(bias)}. Received: {head.num_outputs}"
             )
-        elif len(set(head.labels or ())) < len(head.labels or ()):
+        elif head.labels and len(set(head.labels)) < len(head.labels):
             wrong = f"labels must differ. Received: {', '.join(head.labels)}"
         if wrong:
             raise errors.CheckpointError(f"{source}: {wrong}")

@@ -100,7 +100,7 @@ def pretraining(
     }
     if hparams.get("debug"):
         settings |= original_settings.DEBUG_RUN
-    settings = original_settings.with_one_objective(settings | hparams)
+    settings = original_settings.with_one_objective(settings | dict(hparams))
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
     bindings: dict[str, object] = {

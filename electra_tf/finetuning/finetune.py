@@ -290,11 +290,11 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
       and "evaluations_since_best".
     """
     directory = plan.run.model_dir
-    best = metrics_log.best_evaluation(
+    best, num_since = metrics_log.best_evaluation(
         metrics_log.read(os.path.join(directory, model_directory.METRICS_FILE)),
         plan.run.keep_best_metric,
     )
-    step = best.record and best.record["step"]
+    step = best and best["step"]
     if step is not None:
         name = f"{model_directory.CHECKPOINT_NAME}-{step}"
         prefix = os.path.join(directory, model_directory.BEST_DIR, name)
@@ -307,7 +307,7 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
     return {
         model_directory.BEST_STEP: step,
         "last_step": int(engine.global_step.numpy()),
-        "evaluations_since_best": best.num_since,
+        "evaluations_since_best": num_since,
     }
 
 

@@ -105,9 +105,11 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
 def _read_shards(
     index: str, folder: str, read_file: Callable
 ) -> dict[str, np.ndarray]:
-    weight_map = read_json(index, weight_map=dict[str, str]).get("weight_map")
+    weight_map = (
+        read_json(index, weight_map=dict[str, str]).get("weight_map") or {}
+    )
     tensors: dict[str, np.ndarray] = {}
-    for shard in sorted(set((weight_map or {}).values())):
+    for shard in sorted(set(weight_map.values())):
         content = read_file(os.path.join(folder, os.path.basename(shard)))
         # What another shard has under the same name is of an earlier saving.
         tensors |= {
