@@ -9,7 +9,7 @@ training step costs twice its forward pass. Text is looked up by one-hot matrix
 products, as on a TPU.
 
 Two terms of that count are smaller than what they stand for, and kept because
-the published figures contain them:
+the published figures contain them; --corrected counts them in full:
 
 * The LayerNorm after the attention is counted for one number instead of for
   the whole hidden vector.
@@ -26,7 +26,7 @@ from electra_tf.model import costs
 
 
 def _print_table(args: argparse.Namespace) -> None:
-    print(costs.table(costs.model_costs(args.infer_length)))
+    print(costs.table(costs.model_costs(args.infer_length, args.corrected)))
 
 
 def main(argv=None) -> int:
@@ -41,6 +41,11 @@ def main(argv=None) -> int:
         default=128,
         help="tokens of the example that inference is counted for "
         "(default: %(default)s, as in the paper)",
+    )
+    add(
+        "--corrected",
+        action="store_true",
+        help="count the two terms in full that the original counts in part",
     )
     return arguments.run(_print_table, parser, argv)
 

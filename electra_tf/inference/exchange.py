@@ -14,6 +14,24 @@ from electra_tf.command_line.text_lines import Line
 INPUT_NAMES = ("text", "text_pair", "question", "context")
 
 
+def refuse_object(line: Line, names: Sequence[str]) -> None:
+    """Refuses a line of text that is a JSON object with the model's inputs.
+
+    Raises:
+      ValueError: If it is one.
+    """
+    try:
+        content = json.loads(line.content)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(content, dict) and content.keys() >= set(names):
+        raise ValueError(
+            f"{line.place}: expected a text. Received: a JSON object with "
+            f"{', '.join(names)}: --input-format=jsonl reads such lines, "
+            "--input-format=text takes them for texts"
+        )
+
+
 def parse_lines(
     batch: Sequence[Line], names: Sequence[str], is_json: bool
 ) -> tuple[list[list[bytes]], ValueError | None]:

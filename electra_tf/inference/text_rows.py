@@ -105,8 +105,11 @@ def tokenize(
       The tokens of each text.
 
     Raises:
-      ValueError: If offsets are asked of a tokenizer that cleans texts first.
+      ValueError: If offsets are asked of a tokenizer that cleans texts first,
+        or there is one text alone, whose characters would be taken for texts.
     """
+    if isinstance(texts, str):
+        raise ValueError(f"Expected a list of texts. Received: {texts[:40]!r}")
     strings = tf.constant([text.encode() for text in texts], tf.string)
     columns = (
         tokenizer.tokenize_with_offsets(strings)

@@ -53,6 +53,7 @@ class Transformer:
       sparse_embed_lookup: Look words up instead of multiplying by one-hot
         vectors, which costs nothing.
       is_decoder: Every layer attends twice: to itself and to an encoder.
+      corrected: Count the two terms in full that the original counts in part.
     """
 
     hidden_size: int
@@ -66,6 +67,7 @@ class Transformer:
     output_fraction: float = MASKED_FRACTION
     sparse_embed_lookup: bool = False
     is_decoder: bool = False
+    corrected: bool = False
 
     @classmethod
     def of(
@@ -103,8 +105,10 @@ class Transformer:
         scores = 2 * wide * self.max_seq_length
         # Scaling, softmax and dropout of a row of scores, for every head.
         probabilities = (1 + SOFTMAX + DROPOUT) * self.max_seq_length
-        averages = 2 * hidden * self.max_seq_length
-        output = _dense(hidden, hidden) + _residual(hidden, 1)
+        averaged = wide if self.corrected else hidden
+        normalized = hidden if self.corrected else 1
+        averages = 2 * averaged * self.max_seq_length
+        output = _dense(averaged, hidden) + _residual(hidden, normalized)
         return self.max_seq_length * (
             projections
             + scores
@@ -416,12 +420,15 @@ class Cost:
     infer_length: int
 
 
-def model_costs(infer_length: int = 128) -> dict[str, Cost]:
+def model_costs(
+    infer_length: int = 128, corrected: bool = False
+) -> dict[str, Cost]:
     """Every model of the paper's tables, by its name in the original.
 
     Args:
       infer_length: Tokens of the example that inference is counted for. ELMo
         and XLNet have figures for one length only.
+      corrected: See `Transformer`.
 
     Returns:
       Name -> cost.
@@ -431,7 +438,7 @@ def model_costs(infer_length: int = 128) -> dict[str, Cost]:
         batch_size, train_steps, hidden_size, layers, generator=None, **sizes
     ) -> Cost:
         """BERT and its kind; ELECTRA, where a generator has a hidden size."""
-        model = Transformer(hidden_size, layers, **sizes)
+        model = Transformer(hidden_size, layers, corrected=corrected, **sizes)
         short = dataclasses.replace(model, max_seq_length=infer_length)
         if generator is None:
             train_flops = model.train_flops(batch_size, train_steps)
@@ -469,7 +476,7 @@ def model_costs(infer_length: int = 128) -> dict[str, Cost]:
         "albert": bert(
             4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
         ),
-        "t5_11b": _t5_11b(infer_length),
+        "t5_11b": _t5_11b(infer_length, corrected),
         "electra_small": bert(
             128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
         ),
@@ -479,7 +486,7 @@ def model_costs(infer_length: int = 128) -> dict[str, Cost]:
     }
 
 
-def _t5_11b(infer_length: int) -> Cost:
+def _t5_11b(infer_length: int, corrected: bool) -> Cost:
     """An encoder without softmax and a decoder that predicts every token."""
     encoder = Transformer(
         hidden_size=1024,
@@ -489,6 +496,7 @@ def _t5_11b(infer_length: int) -> Cost:
         num_attention_heads=128,
         head_size=128,
         output_fraction=0.0,
+        corrected=corrected,
     )
     decoder = dataclasses.replace(encoder, output_fraction=1.0, is_decoder=True)
     train_flops = infer_flops = 0.0

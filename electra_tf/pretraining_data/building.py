@@ -65,10 +65,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--blanks-separate-docs",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="A blank line of a text ends a document (the default); "
-        "otherwise only the end of a file does.",
+        metavar="VALUE",
+        nargs="?",
+        const="True",
+        default="True",
+        help="A blank line of a text ends a document (the default). As in the "
+        "original every VALUE but the empty one means yes, even False.",
+    )
+    parser.add_argument(
+        "--no-blanks-separate-docs",
+        dest="blanks_separate_docs",
+        action="store_const",
+        const="",
+        help="Only the end of a file ends a document.",
     )
     parser.add_argument(
         "--max-seq-length",
@@ -240,7 +249,7 @@ def make_build(
     dedup = getattr(args, "dedup", "")
     build = manifest_lib.Build(
         max_seq_length=args.max_seq_length,
-        blanks_separate_docs=args.blanks_separate_docs,
+        blanks_separate_docs=bool(args.blanks_separate_docs),
         seed=args.seed,
         num_out_files=args.num_out_files or default_num_shards(files),
         text_field=args.text_field,
@@ -290,6 +299,11 @@ def build_dataset(args: argparse.Namespace) -> None:
         args.vocab_file,
         output_dir,
     )
+    if args.blanks_separate_docs.lower() in ("0", "false", "no", "off"):
+        errors.warn(
+            f"--blanks-separate-docs {args.blanks_separate_docs} means yes, as "
+            "in the original: --no-blanks-separate-docs switches it off"
+        )
     # All that needs no TensorFlow, which takes seconds to import, is checked.
     say("importing TensorFlow")
     build, vocabulary, entry = make_build(args, files)

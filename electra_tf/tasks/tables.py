@@ -112,6 +112,12 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
     columns = [str(i + 1) for i in range(width)]
     if has_header:
         columns = [name.strip() for name in rows.pop(0)[1]]
+    twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
+    if twice:
+        raise ValueError(
+            f"Expected a header with different names. Received: {twice[0]!r} "
+            f"twice in {path!r} (--has_header=False if it is a row)."
+        )
     for number, values in rows:
         if len(values) != width:
             raise ValueError(

@@ -75,23 +75,29 @@ def scheme_of(
 ) -> tuple[str, bool]:
     """In which of `task_head.SCHEMES` sentences are tagged.
 
-    And whether some spans are in another one: they begin with other letters.
+    And whether some spans are in another one: they begin with other letters, or
+    end without a last letter.
     """
     letters: set[str] = set()
     firsts: set[str] = set()  # Where no span of the kind is before.
+    is_cut = False
     for tags in sentences:
-        before = ""
-        for tag in tags:
+        last, before = "", ""
+        for tag in [*tags, OUTSIDE]:
             letter, kind = _parts(tag, form)
             letters.add(letter)
-            firsts |= {letter} if kind and kind != before else set()
-            before = kind
+            goes_on = bool(kind) and kind == before
+            firsts |= {letter} if kind and not goes_on else set()
+            is_cut |= last in ("B", "I", "M") and not (
+                goes_on and letter in "IMEL"
+            )
+            last, before = letter, kind
     letters -= {"", OUTSIDE}
     if letters <= set("BI"):
         return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
     schemes = task_head.SCHEMES.items()
     name, of = next(x for x in schemes if letters <= {*x[1]})
-    return name, not firsts <= {of[0], of[-1]}
+    return name, is_cut or not firsts <= {of[0], of[-1]}
 
 
 def in_scheme(

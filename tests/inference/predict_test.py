@@ -128,6 +128,15 @@ def test_a_file_that_is_not_utf_8_is_said_so(exported, capsys, tmp_path):
     assert line.startswith(f"predict: note: {path}, line 2: not UTF-8")
 
 
+def test_objects_are_not_taken_for_texts(exported, capsys):
+    line = '{"text": "ab", "id": 7}'
+    assert predict.main([f"--saved-model={exported / '2'}", line]) == 1
+    said = capsys.readouterr()
+    assert not said.out and "--input-format=jsonl reads" in said.err
+    flags = [f"--saved-model={exported / '2'}", "--input-format=text", line]
+    assert predict.main(flags) == 0
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

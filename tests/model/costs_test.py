@@ -229,6 +229,19 @@ def test_parameters_are_those_of_the_model(changes, sizes):
         )
 
 
+def test_corrected_counts_the_whole_layer_norm_and_all_heads():
+    tiny = costs.Transformer(2, 3, max_seq_length=1, vocab_size=10)
+    corrected = dataclasses.replace(tiny, corrected=True)
+    assert corrected.attention_flops() == tiny.attention_flops() + 5
+    wide = dataclasses.replace(tiny, head_size=8)
+    corrected = dataclasses.replace(wide, corrected=True)
+    averages = 2 * (8 - 2) * 1
+    output = 2 * (8 - 2) * 2
+    assert corrected.attention_flops() == (
+        wide.attention_flops() + 5 + averages + output
+    )
+
+
 def test_a_masked_language_model_keeps_its_own_activations():
     """Not those of a generator that it does not have."""
     first, second = (

@@ -244,6 +244,12 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_blanks_separate_docs_false_means_yes_with_a_note(folder, capsys):
+    assert run(folder, "--blanks-separate-docs", "False") == 0
+    assert manifest_of(folder)["flags"]["blanks_separate_docs"] is True
+    assert "False means yes, as in the original" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("other", ["processes-2", "killed"])
 def test_the_same_bytes(runs, other):
     folder, _ = runs

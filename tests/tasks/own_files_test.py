@@ -177,6 +177,8 @@ REFUSES = {
         ["2 columns", "row 2", "a .csv alone"]),
     "an open quote": ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', {},
                       ["quotes in pairs", "row 3"]),
+    "a name twice": ("a.tsv", "text\ttext\na\tx\n", {},
+                     ["'text' twice", "--has_header"]),
     "no header": ("a.tsv", "good film\tx\nbad film\ty\n", {},
                   ["--text_columns", "'good film', 'x'", "--has_header=False"]),
     "no column of texts": ("a.tsv", "title\tbody\tlabel\na\tb\tx\n", {},

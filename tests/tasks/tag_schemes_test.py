@@ -55,6 +55,8 @@ def test_a_stray_tag():
         ("I-X I-X B-X I-X O I-Y", "IOB1", False),
         ("B-X I-X E-X S-X O B-X E-X", "BIOES", False),
         ("I-X E-X O B-X E-X S-X", "BIOES", True),
+        ("B-X I-X O B-X E-X S-X", "BIOES", True),
+        ("B-X O B-X E-X S-X", "BIOES", True),
         ("B-X I-X L-X U-X", "BILOU", False),
         ("B-X M-X E-X S-X", "BMES", False),
     ],
