@@ -1,9 +1,11 @@
 """manifest.json: what TFRecords are made from; written, read, compared here."""
 
+import collections
 import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +26,7 @@ HELDOUT = "heldout"
 DROPPED = "dropped"
 # Appended to the output folder's name, for the documents held out of it.
 HELDOUT_SUFFIX = "_heldout"
+_ONE_OF_SEVERAL = re.compile(r"(.*?)\d+-of-(\d+)(.*)")
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 # What is in an output folder and is no TFRecord.
 BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
@@ -342,11 +345,13 @@ def differences(
       vocab_file: What they were built with, if that is known.
 
     Returns:
-      A line on each difference; none for files without a manifest.
+      A line on each difference; none for files without a manifest, of which it
+      warns if they are named <i>-of-n and some are missing.
     """
     lines = []
     for folder, content in _manifests(num_examples).items():
         if not content:
+            _warn_of_missing(folder, num_examples)
             continue
         counts = {
             os.path.basename(path): number
@@ -363,6 +368,23 @@ def differences(
                     f"{folder} were built with"
                 )
     return lines
+
+
+def _warn_of_missing(folder: str, paths: Iterable[str]) -> None:
+    """Warns where some of the files named <i>-of-n are not there."""
+    present = collections.Counter(
+        match.group(1, 2, 3)
+        for where, name in map(os.path.split, paths)
+        if (where or ".") == folder
+        and (match := _ONE_OF_SEVERAL.fullmatch(name))
+    )
+    for (first, total, last), count in sorted(present.items()):
+        if count < int(total):
+            errors.warn(
+                f"{count} of {int(total)} files named "
+                f"{os.path.join(folder, first)}<i>-of-{total}{last} are among "
+                "those to read: the others are missing, or left out"
+            )
 
 
 def refuse_unfinished(files: Iterable[str]) -> None:

@@ -260,3 +260,12 @@ def test_a_part_of_a_build_is_no_data_set(folder, rows):
     helpers.write_manifest(folder, {"a.tfrecord": len(rows)})
     manifest.refuse_unfinished(files)
     assert check(folder).errors == []
+
+
+def test_missing_files_of_a_data_set_of_others(tmp_path, rows):
+    names = [f"train-{i:05}-of-00002.tfrecord" for i in range(2)]
+    files = [helpers.write_tfrecords(tmp_path / n, rows[:5]) for n in names]
+    counts = dict.fromkeys(files, 5)
+    assert notices.of(manifest.differences, counts) == []
+    (line,) = notices.of(manifest.differences, {files[1]: 5})
+    assert "1 of 2 files named" in line and "<i>-of-00002.tfrecord" in line
