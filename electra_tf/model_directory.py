@@ -298,6 +298,8 @@ def refuse_other_run(config) -> None:
             f"{len(names)} entries but no {CONFIG_FILE}: choose another "
             f"--model_dir, and name a checkpoint to start from as {kind}."
             "init_checkpoint"
+            + f" (electra-tf adapt --checkpoint={model_dir} goes on with a "
+            "released model)" * (kind == "PretrainingConfig")
         )
     if not _has_learned(model_dir):
         return

@@ -131,6 +131,7 @@ def test_takes_a_new_or_empty_directory(tmp_path):
     model_directory.refuse_other_run(config)
     (tmp_path / "thesis.tex").write_text("")
     assert_refused(config, f"{tmp_path} with 2 entries but no config.json: ")
+    assert_refused(config, f"electra-tf adapt --checkpoint={tmp_path} goes on")
 
 
 def test_takes_a_continuation_that_learns_the_same(trained):
