@@ -35,8 +35,13 @@ def weighted_mean(
 ) -> tf.Tensor:
     """sum(values * weights) / (sum(weights) + 1e-6), the original's mean.
 
-    Returns this replica's share; `all_reduce_sum` sums the weights over
-    replicas.
+    Args:
+      values: <float32>[...].
+      weights: <float32>[...].
+      all_reduce_sum: Sums the weights over replicas.
+
+    Returns:
+      <float32>[], this replica's share of the mean.
     """
     total = all_reduce_sum(tf.reduce_sum(weights))
     return tf.reduce_sum(values * weights) / (total + WEIGHT_FLOOR)
@@ -187,7 +192,13 @@ def rewards(
 ) -> tf.Tensor:
     """R of Appendix F: the discriminator's loss at each sampled token.
 
-    <float32>[B, N], nats, without gradient.
+    Args:
+      disc_logits: <float32>[B, L], high where replaced.
+      is_fake_tokens: <int32>[B, L].
+      masked_lm_positions: <int32>[B, N].
+
+    Returns:
+      <float32>[B, N], nats, without gradient.
     """
     per_token_loss = tf.nn.sigmoid_cross_entropy_with_logits(
         labels=tf.cast(is_fake_tokens, tf.float32), logits=disc_logits
@@ -257,8 +268,14 @@ def masked_lm_sums(
 ) -> dict[str, Sums]:
     """Accuracy and loss of the generator over one batch, before dividing.
 
-    Under the original's names; `sampled_ids` <int32>[B, N] add how often a
-    sample is the true token.
+    Args:
+      output: The generator's output.
+      token_ids: <int32>[B, N].
+      weights: <float32>[B, N].
+      sampled_ids: <int32>[B, N], for how often a sample is the true token.
+
+    Returns:
+      Sums under the original's metric names.
     """
     sums = {
         "masked_lm_accuracy": weighted_sums(output.preds == token_ids, weights),

@@ -76,7 +76,13 @@ def is_candidate(
 ) -> tf.Tensor:
     """Which tokens may be masked: real ones that are not special.
 
-    Special are [CLS], [SEP] and [MASK], as in the original. <bool>[B, L].
+    Args:
+      input_ids: <int32>[B, L].
+      input_mask: <int32>[B, L].
+      special_ids: Ids of [CLS], [SEP] and [MASK], as the original has them.
+
+    Returns:
+      <bool>[B, L].
     """
     candidate = tf.cast(input_mask, tf.bool)
     for special_id in special_ids:
@@ -133,7 +139,14 @@ def draw_positions(
 
 
 def continues_a_word(vocab: Sequence[str]) -> np.ndarray:
-    """Which entries of a WordPiece vocabulary continue a word: "##" ones."""
+    """Which entries of a WordPiece vocabulary continue a word: "##" ones.
+
+    Args:
+      vocab: The tokens in the order of their ids.
+
+    Returns:
+      <bool>[V].
+    """
     return np.array([token.startswith("##") for token in vocab], bool)
 
 
@@ -296,7 +309,18 @@ def mask_positions(
     config: configs.ElectraConfig,
     special_ids: SpecialIds,
 ) -> Inputs:
-    """Masks as many drawn positions [B, N] as a row's length asks for."""
+    """Masks drawn positions, as many as each row's length asks for.
+
+    Args:
+      inputs: The unmasked batch.
+      drawn_positions: <int32>[B, N].
+      mask_uniform: <float32>[B, N].
+      config: See `mask_tokens`.
+      special_ids: See `mask_tokens`.
+
+    Returns:
+      The masked batch.
+    """
     wanted = number_of_predictions(
         inputs.input_mask, config.mask_prob, config.max_predictions_per_seq
     )
@@ -326,7 +350,18 @@ def mask_whole_words(
     special_ids: SpecialIds,
     continues_a_word: np.ndarray,
 ) -> Inputs:
-    """Draws words, and masks them; see `mask_tokens`."""
+    """Draws words, and masks them.
+
+    Args:
+      inputs: The unmasked batch.
+      noise: Its draws.
+      config: See `mask_tokens`.
+      special_ids: See `mask_tokens`.
+      continues_a_word: <bool>[V], see the function of this name.
+
+    Returns:
+      The masked batch.
+    """
     positions, num_drawn = draw_whole_words(
         is_candidate(inputs.input_ids, inputs.input_mask, special_ids),
         tf.gather(tf.constant(continues_a_word), inputs.input_ids),
@@ -390,12 +425,28 @@ def scatter_update(
 
 
 def gather_positions(sequence: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Entries [B, N] of each row of [B, L], or [B, N, D] of [B, L, D]."""
+    """The entries of each row at its positions.
+
+    Args:
+      sequence: [B, L] or [B, L, D].
+      positions: <int32>[B, N].
+
+    Returns:
+      [B, N] or [B, N, D].
+    """
     return tf.gather(sequence, positions, batch_dims=1)
 
 
 def disallow(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
-    """Lowers the logit of one token of each slot beyond being drawn."""
+    """Lowers the logit of one token of each slot beyond being drawn.
+
+    Args:
+      logits: <float32>[B, N, V].
+      token_ids: <int32>[B, N].
+
+    Returns:
+      <float32>[B, N, V].
+    """
     return logits - DISALLOWED_PENALTY * tf.one_hot(token_ids, logits.shape[-1])
 
 
@@ -405,7 +456,14 @@ def sample_with_gumbel_noise(
     """One token per slot, the original's way: argmax of logits plus noise.
 
     The original takes a softmax before the argmax, which changes nothing but
-    the rounding, and is left out. Both arguments are <float32>[B, N, V].
+    the rounding, and is left out.
+
+    Args:
+      logits: <float32>[B, N, V].
+      uniform: <float32>[B, N, V] in [0, 1).
+
+    Returns:
+      <int32>[B, N].
     """
     noise = -tf.math.log(-tf.math.log(uniform + GUMBEL_FLOOR) + GUMBEL_FLOOR)
     return tf.argmax(logits + noise, axis=-1, output_type=tf.int32)

@@ -158,9 +158,14 @@ def fill_up(of: Cut) -> Cut:
 
 
 def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
-    """The mean over each text's windows, <float32>[B, ...], as they weigh.
+    """The mean over each text's windows, as they weigh.
 
-    0 for a padding row whose window weighs nothing.
+    Args:
+      values: <float32>[W, ...].
+      of: What the values are of.
+
+    Returns:
+      <float32>[B, ...]; 0 for a padding row whose window weighs nothing.
     """
 
     def of_texts(parts):
