@@ -390,6 +390,12 @@ def _describe(
         lines += manifest.differences(
             part.records.num_examples(), data.vocab_file
         )
+    if doubled := train_data.records.doubled():
+        lines.append(
+            f"{len(doubled)} file(s) of examples are another one once more, "
+            f"such as {doubled[0][0]}, which is {doubled[0][1]}: their "
+            "examples count twice"
+        )
     if inputs.heldout_data:
         inputs.heldout_data.warn_as_heldout(
             train_data, data.eval_batch_size, data.num_eval_steps

@@ -193,8 +193,8 @@ def differences(
     found: list[tuple[str, object, object]] = []
     for name in sorted({*ours, *theirs}):
         a, b = ours.get(name), theirs.get(name)
-        if all(x is None or isinstance(x, Mapping) for x in (a, b)):
-            found += differences(a or {}, b or {}, f"{prefix}{name}.")
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += differences(a, b, f"{prefix}{name}.")
         elif a != b:
             found.append((prefix + name, a, b))
     return found

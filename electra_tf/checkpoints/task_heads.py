@@ -32,7 +32,7 @@ _FIELDS = {
 # ... and its options that are not those of `configs.QuestionAnsweringConfig`.
 OPTIONS = (
     *("has_pairs", "text_columns", "min_value", "scale", "as_original"),
-    *("scheme", "form", "windows", "pooling"),
+    *("max_value", "scheme", "form", "windows", "pooling"),
 )
 
 _LABELS: dict[str, tuple[str, ...]] = {

@@ -95,14 +95,12 @@ class PretrainingData:
           batch_size: Of an evaluation.
           num_steps: Of it at most; None for all.
         """
-        files = self.records.files
-        if shared := {*files}.intersection(
-            train.records.files if train else ()
-        ):
+        # Of copies and links as well, wherever they are.
+        if shared := self.records.doubled(train.records) if train else ():
             errors.warn(
-                f"{len(shared)} of {len(files)} held-out file(s) are trained "
-                f"on, too, such as {min(shared)}: their metrics say nothing of "
-                "other texts"
+                f"{len(shared)} of {len(self.records.files)} held-out file(s) "
+                f"are trained on, too, such as {shared[0][0]}: their metrics "
+                "say nothing of other texts"
             )
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):

@@ -106,6 +106,35 @@ class Records:
         counts = np.diff(self.first_records, append=len(self)).tolist()
         return dict(zip(self.files, counts, strict=True))
 
+    def doubled(self, others: "Records | None" = None) -> list[tuple[str, str]]:
+        """Files that begin and end as another one and are as long, and that.
+
+        Args:
+          others: Whose files the others are; None for these themselves.
+        """
+        known: dict[tuple[int, bytes, bytes], str] = {}
+        if others is not None:
+            known = {mark: path for path, mark in others._marks.items()}
+        found = []
+        for path, mark in self._marks.items():
+            if mark in known:
+                found.append((path, known[mark]))
+            elif others is None:
+                known[mark] = path
+        return found
+
+    @functools.cached_property
+    def _marks(self) -> dict[str, tuple[int, bytes, bytes]]:
+        """File -> its length and its ends, of those that are not empty."""
+        marks = {}
+        for (path, count), first in zip(
+            self.num_examples().items(), self.first_records, strict=True
+        ):
+            if count:
+                begins, ends = self.read(np.array([first, first + count - 1]))
+                marks[path] = (count, begins, ends)
+        return marks
+
     def locate(self, record: int) -> tuple[str, int]:
         """File of a record and its number in there, from 0."""
         index = np.searchsorted(self.first_records, record, side="right") - 1

@@ -46,11 +46,13 @@ def refuse_differences(
     """
     if not replicas.are_several_workers(strategy):
         return
+    parts = dataclasses.asdict(config)
+    none: dict[str, dict] = {
+        name: {} for name, part in parts.items() if isinstance(part, dict)
+    }
     settings = [
         (name, value)
-        for name, value, _ in validation.differences(
-            dataclasses.asdict(config), {}
-        )
+        for name, value, _ in validation.differences(parts, none)
         if name not in _MAY_DIFFER
     ]
     facts = {

@@ -12,7 +12,14 @@ from tests import helpers
 
 # The doors that the command must have.
 EXPECTED = {
-    *("pretrain", "finetune", "build-vocab", "build-data", "check-data"),
+    *(
+        "pretrain",
+        "adapt",
+        "finetune",
+        "build-vocab",
+        "build-data",
+        "check-data",
+    ),
     *("convert", "export", "serve", "predict", "detect", "score", "plan"),
     *("flops", "quickstart"),
 }

@@ -255,7 +255,7 @@ def test_page_is_whole_and_says_it_all(model_dir):
         "10 of 40 answers are wrong",
         "&lt;script&gt;나쁜 글",
         "0.0001 or 0.0003",
-        "run_finetuning \\\n    &#x27;--model_dir=&lt;m&gt;&#x27;</pre>",
+        "electra-tf finetune \\\n    &#x27;--model_dir=&lt;m&gt;&#x27;</pre>",
         "0123abc",
     ):
         assert part in found, part

@@ -220,9 +220,12 @@ def _read_model(folder: str) -> Checkpoint:
             "hidden_activation": head.hidden_activation,
             "labels": head.labels and list(head.labels),
         }
+        stock = head.options if head.kind == "regression" else {}
         head = task_heads.head_from_dict(
             kept["head"] | said, os.path.join(folder, OUR_FILE)
         )
+        # A regression's unit, where nothing says another.
+        head = dataclasses.replace(head, options=stock | head.options)
     vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
     fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
     said = {name: config[name] for name in fields if name in config}
