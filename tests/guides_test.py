@@ -219,11 +219,12 @@ def execute(stove, folder, args) -> None:
 def set_up(page: str, folder: pathlib.Path, stove) -> None:
     """What a page has done before its first block."""
     stem = pathlib.Path(page).stem
-    if stem == "own-corpus":
-        # It makes all of that itself.
-        shutil.rmtree(folder / "data")
+    if stem in ("adapt", "own-corpus"):
+        # They make it themselves.
         shutil.rmtree(folder / "models/mine")
-    elif stem in ("from-electra", "troubleshooting", "gpus-tpus", "keras"):
+    if stem == "own-corpus":
+        shutil.rmtree(folder / "data")
+    if stem in ("from-electra", "troubleshooting", "gpus-tpus", "keras"):
         build = "build-data --corpus-dir=corpus --vocab-file=data/vocab.txt"
         where = "--output-dir=data/pretrain_tfrecords --no-preflight"
         args = shlex.split(f"-m electra_tf {build} {where}")
