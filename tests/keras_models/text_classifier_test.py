@@ -110,7 +110,7 @@ def test_each_fit_begins_anew_but_for_a_given_number_of_steps(pretrained):
     found.fit(TEXTS, TARGETS, verbose=0)
     found.train_on_batch(*batch)
     assert found.optimizer.iterations == 2
-    assert float(found.optimizer.learning_rate) == pytest.approx(1.5e-4)
+    assert float(found.optimizer.learning_rate) == pytest.approx(1e-3)
 
 
 def test_saved_and_loaded(trained, tmp_path):

@@ -240,7 +240,7 @@ def test_checkpoint_of_another_architecture(tmp_path):
         vocab_size=20, hidden_size=8, num_attention_heads=2, num_layers=1
     )
     prefix = tf.train.Checkpoint(encoder=albert).write(str(tmp_path / "a"))
-    with pytest.raises(errors.CheckpointError, match="Received: other objects"):
+    with pytest.raises(errors.CheckpointError, match="other objects"):
         model_garden.read(prefix)
     bert = models.BertPretrainerV2(library_encoder(networks.BertEncoderV2))
     bert(bert.inputs)
