@@ -100,7 +100,7 @@ def test_a_checkpoint_of_any_format_is_scored(folder):
     [
         ("pair/discriminator", "generator: pair/generator"),
         ("pair", "generator: that of the checkpoint"),
-        ("alone", "a new one, 4 wide"),
+        ("alone", "a new one, 2 wide"),
     ],
 )
 def test_a_discriminator_finds_its_generator(folder, checkpoint, said):
