@@ -130,6 +130,7 @@ class EngineModel(TaskModel):
 
     def train_step(self, data):
         """One update, as the engine makes it."""
+        optimizers.refuse_passed_over(self, EngineModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.
         tensors = [x for x in tf.nest.flatten(data) if x is not None]
         with tf.control_dependencies(tensors):
@@ -183,6 +184,7 @@ class EngineModel(TaskModel):
 
     def test_step(self, data):
         """The loss and the scores of a batch, without dropout."""
+        optimizers.refuse_passed_over(self, EngineModel, "test_step")
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         return self._update_metrics(
             *self._sums_of_losses(x, y, sample_weight, None)

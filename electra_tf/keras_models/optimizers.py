@@ -61,6 +61,17 @@ def warn_of_the_end(
         )
 
 
+def refuse_passed_over(model: keras.Model, base: type, step: str) -> None:
+    """Refuses a subclass whose `call` or `compute_loss` no step would call."""
+    for name in ("call", "compute_loss"):
+        if getattr(type(model), name) is not getattr(base, name):
+            raise ValueError(
+                f"Expected {step} in {type(model).__name__} beside {name}: "
+                "that of its base takes the loss of the network. Received: "
+                f"{name} alone"
+            )
+
+
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     """Counts the batches whose gradients an optimizer has taken.
 

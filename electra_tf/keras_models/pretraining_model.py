@@ -22,6 +22,7 @@ from electra_tf import (
     errors,
     model_directory,
     pretraining,
+    validation,
 )
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
@@ -29,10 +30,10 @@ from electra_tf.keras_models import checkpoints, inputs, optimizers
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
-from electra_tf.pretraining_data import batches
+from electra_tf.pretraining_data import batches, draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization, saving
+from electra_tf.training import optimization, replicas, saving
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
 BATCH_SIZE = 128
@@ -145,7 +146,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 prefix = tf.train.latest_checkpoint(prefix)
             saving.restore_variables(model.network.variables, prefix, "model")
             return model
-        sizes.require_same(model.config, checkpoint, source)
+        _refuse_other_generator(model.config, checkpoint, source)
         if model.config.disentangled_embeddings:
             whole = disentangled.unfold(checkpoint.tensors)
             checkpoint = dataclasses.replace(checkpoint, tensors=whole)
@@ -359,7 +360,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
             callbacks = [*keras.tree.flatten(callbacks or []), start]
-        _check(x, "x")
+        x = self._checked(x, "x")
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
@@ -369,7 +370,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             )
             validation_steps = None
         elif validation_data is not None:
-            _check(validation_data, "validation_data")
+            validation_data = self._checked(validation_data, "validation_data")
         steps = steps_per_epoch or int(x.cardinality())
         num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
         self._make_optimizer(num_steps)
@@ -396,7 +397,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or BATCH_SIZE, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            _check(x, "x")
+            x = self._checked(x, "x")
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
@@ -411,13 +412,14 @@ class PretrainingModel(encoder_lib.WholeModel):
         return super().predict(x, batch_size, verbose, **kwargs)
 
     def train_step(self, data):
+        optimizers.refuse_passed_over(self, PretrainingModel, "train_step")
         # Where a dataset ends without having said so, the step is not counted.
         with tf.control_dependencies(tf.nest.flatten(data)):
             return self._train_step(data)
 
     def _train_step(self, data):
         engine, step = self._training.engine, self.optimizer.iterations.value
-        features = _features(data)
+        features = self._with_noise(data, step)
         loss_scale = engine.loss_scale
         scale = loss_scale.scale.read_value() if loss_scale else 1.0
         sums = engine.compiled_step(features, step, scale)
@@ -427,7 +429,8 @@ class PretrainingModel(encoder_lib.WholeModel):
         return self._note(sums)
 
     def test_step(self, data):
-        features = _features(data)
+        optimizers.refuse_passed_over(self, PretrainingModel, "test_step")
+        features = self._with_noise(data)
         return self._note(self._training.engine.replica_eval(features))
 
     @property
@@ -480,6 +483,12 @@ class PretrainingModel(encoder_lib.WholeModel):
             if not micro_batch_size or cut == (micro_batch_size, size):
                 return
         self.train_function = self.test_function = None
+        if size is None and micro_batch_size:
+            raise ValueError(
+                "Expected batches of one size, drop_remainder=True, for "
+                f"micro_batch_size={micro_batch_size}. Received: {element_spec}"
+            )
+        size = size or self.distribute_strategy.num_replicas_in_sync
         policy = self.dtype_policy.name
         run = configs.RunConfig(
             model_dir="none",
@@ -510,13 +519,57 @@ class PretrainingModel(encoder_lib.WholeModel):
 
         @functools.partial(tf.function, autograph=False)
         def trace(batch):
-            features = _features(batch)
+            features = self._with_noise(batch)
             return self.network.training_loss(features, None, losses.identity)
 
         _, sums = trace.get_concrete_function(element_spec).structured_outputs
         shapes = {name: tuple(x.value.shape) for name, x in sums.items()}
         names = ("loss", *shapes, "gradient_norm")
         return {name: _Ratio(name, shapes.get(name, ())) for name in names}
+
+    def _checked(self, x, argument: str) -> tf.data.Dataset:
+        """A dataset of batches that the model can learn from, or an error."""
+        shape = [None, self.config.max_seq_length]
+        spec = getattr(x, "element_spec", x)
+        if isinstance(spec, tuple) and len(spec) == 1:
+            x, (spec,) = x.map(lambda features: features), spec
+        if not isinstance(x, tf.data.Dataset) or any(
+            not isinstance(spec, dict)
+            or name not in spec
+            or not spec[name].shape.is_compatible_with(shape)
+            for name in FEATURE_NAMES
+        ):
+            raise ValueError(
+                f"Expected {argument} as a glob of TFRecords or a "
+                f"tf.data.Dataset of batches of {', '.join(FEATURE_NAMES)}, "
+                f"each of the shape {shape} (Preprocessor(pad_to_max=True)). "
+                f"Received: {inputs.short(spec, 200)}"
+            )
+        # Those of TFRecords, with their draws, have been looked at.
+        if "noise" in spec:
+            return x
+        return inputs.checked(x, None, self.config.encoder)
+
+    def _with_noise(self, data, step=None) -> dict:
+        """The features of a batch, with draws where they come without.
+
+        They follow from the step; in an evaluation they are always the same.
+        """
+        features = dict(data)
+        if "noise" not in features:
+            seed = tf.constant([self.seed, pretraining.EVAL_SEED_OFFSET])
+            if step is not None:
+                seed = tf.random.experimental.stateless_fold_in(
+                    tf.constant([self.seed, 1]), tf.cast(step, tf.int32)
+                )
+            rows = tf.shape(features["input_ids"])[0]
+            uniform = tf.random.stateless_uniform(
+                [rows, draws.noise_width(self.config)],
+                replicas.seed_of_replica(seed),
+            )
+            features["noise"] = draws.split_noise(self.config, uniform)
+        ids = {n: tf.cast(features[n], tf.int32) for n in FEATURE_NAMES}
+        return ids | {"noise": features["noise"]}
 
     def _heldout(
         self, pattern, batch_size, steps, train=None
@@ -530,23 +583,6 @@ class PretrainingModel(encoder_lib.WholeModel):
             )
         data.warn_as_heldout(train, batch_size, steps)
         return data.dataset(batch_size).take(min(steps or most, most))
-
-
-def _check(x, argument: str) -> None:
-    """Refuses what is no dataset of a `PretrainingData`."""
-    spec = getattr(x, "element_spec", None)
-    if not isinstance(spec, dict) or {*FEATURE_NAMES, "noise"} - {*spec}:
-        raise ValueError(
-            f"Expected {argument} as a glob of TFRecords, or as "
-            "model.data(glob).dataset(batch_size). Received: "
-            + inputs.short(spec or x, 200)
-        )
-
-
-def _features(batch) -> dict:
-    """The features of a batch, with the draws that mask and sample."""
-    ids = {n: tf.cast(batch[n], tf.int32) for n in FEATURE_NAMES}
-    return ids | {"noise": batch["noise"]}
 
 
 class _Ratio(keras.metrics.Metric):
@@ -624,3 +660,24 @@ def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
     if checkpoint.max_seq_length is not None:
         settings["max_seq_length"] = checkpoint.max_seq_length
     return settings
+
+
+def _refuse_other_generator(
+    config: configs.ElectraConfig, checkpoint: Checkpoint, source: str
+) -> None:
+    """Refuses weights of a generator that is built otherwise here.
+
+    Its heads are one for each 64 of its width, and it has the discriminator's
+    activation, as in the original; neither is in a tensor's shape.
+    """
+    theirs, whole = checkpoint.generator, checkpoint.discriminator
+    if not config.untied_generator or theirs is None or whole is None:
+        return
+    validation.require_same(
+        sizes.as_dict(config.generator) | {"hidden_act": whole.hidden_act},
+        sizes.as_dict(theirs) | {"hidden_act": theirs.hidden_act},
+        f"The generator of {source} is not the one that the original builds "
+        "beside such a discriminator",
+        {"num_attention_heads"} & set(checkpoint.assumed),
+        "",
+    )

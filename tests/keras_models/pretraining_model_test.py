@@ -178,6 +178,25 @@ def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
 
 
 @pytest.mark.dear
+def test_ids_without_draws_are_masked(files):
+    model = _model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.compile(learning_rate=0.01, jit_compile=True)
+    # Before anybody said for how long it will be trained.
+    before = model.evaluate(files[1], 8, return_dict=True, verbose=0)
+    texts = tf.data.Dataset.from_tensor_slices([f"wa wb w{c}" for c in "cdef"])
+    # Each text by itself is padded to the length of the model.
+    dataset = texts.map(_preprocessor()).batch(4)
+    batches_alone = tf.data.Dataset.zip((dataset.repeat(3),))
+    history = model.fit(batches_alone, verbose=0).history
+    assert history["loss"][0] > 0
+    assert int(model.optimizer.iterations.numpy()) == 3
+    assert model.optimizer.schedule.num_train_steps == 3
+    after = model.evaluate(files[1], 8, return_dict=True, verbose=0)
+    assert after.keys() == before.keys()
+    assert after["loss"] != before["loss"]
+
+
+@pytest.mark.dear
 def test_micro_batches_follow_the_batches(files):
     """An evaluation has none; a second `fit` may have other batches."""
     # Each micro-batch would draw a dropout of its own.
@@ -193,6 +212,8 @@ def test_micro_batches_follow_the_batches(files):
         for batch_size in (8, 16):
             one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
     _assert_same_weights(model.network, whole.network, atol=1e-5)
+    with pytest.raises(ValueError, match="drop_remainder=True"):
+        model.fit(_ids(12).unbatch().batch(2), verbose=0)
 
 
 def test_starts_with_what_the_data_say(files):
@@ -310,10 +331,17 @@ def test_from_a_pair_of_hugging_face(untied, tmp_path):
         )
 
 
-def test_a_generator_that_no_shape_tells_from_another():
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_attention_heads": 2}, r"num_attention_heads=1 \(was 2\)"),
+        ({"hidden_act": "relu"}, r"hidden_act='gelu' \(was 'relu'\)"),
+    ],
+)
+def test_a_generator_that_no_shape_tells_from_another(changes, message):
     checkpoint = models.pretrained()
-    other = dataclasses.replace(checkpoint.generator, num_attention_heads=2)
-    with pytest.raises(errors.ConfigError, match="num_attention_heads"):
+    other = dataclasses.replace(checkpoint.generator, **changes)
+    with pytest.raises(errors.ConfigError, match=message):
         electra_tf.PretrainingModel.from_checkpoint(
             dataclasses.replace(checkpoint, generator=other)
         )
@@ -383,6 +411,12 @@ def test_what_is_not_scored_is_told(model, files):
         model.evaluate(files[1], batch_size=9, verbose=0)
 
 
+def _ids(length):
+    return tf.data.Dataset.from_tensors(
+        {name: np.zeros([2, length], np.int32) for name in INPUTS}
+    )
+
+
 @pytest.mark.dear
 def test_the_schedule_ends_with_fit(files):
     model = _model()
@@ -406,15 +440,24 @@ def test_what_compile_refuses(model):
 
 
 def test_what_fit_refuses(model, files):
-    ids = tf.data.Dataset.from_tensors(INPUTS)
-    for x in (["a text"], ids, tf.data.Dataset.range(3)):
-        with pytest.raises(ValueError, match="x as a glob of TFRecords, or"):
+    for x in (["a text"], _ids(7), tf.data.Dataset.range(3)):
+        with pytest.raises(ValueError, match="x as a glob of TFRecords or"):
             model.fit(x)
-    examples = model.data(files[0]).dataset(8)
     with pytest.raises(ValueError, match="Expected steps_per_epoch"):
-        model.fit(examples)
+        model.fit(_ids(12).repeat())
     with pytest.raises(ValueError, match="validation_data"):
-        model.fit(examples, validation_data=ids)
+        model.fit(_ids(12), validation_data=3)
+    outside = _ids(12).map(lambda x: x | {"input_ids": x["input_ids"] + 20})
+    with pytest.raises(tf.errors.OpError, match="input_ids from 0 to 19"):
+        model.evaluate(outside, verbose=0)
+
+    class Doubled(electra_tf.PretrainingModel):
+        def compute_loss(self, *args, **kwargs):
+            return 0.0
+
+    other = Doubled.from_config(model.get_config())
+    with pytest.raises(ValueError, match="train_step in Doubled"):
+        other.fit(files[0], batch_size=8, steps_per_epoch=1, verbose=0)
 
 
 def test_a_model_is_gone_after_its_fit(files):

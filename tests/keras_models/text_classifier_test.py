@@ -505,6 +505,19 @@ def test_a_task_of_ones_own(pretrained, tmp_path):
         electra_tf.TextRegressor.from_preset(pretrained, task=task)
 
 
+def test_a_subclass_is_not_passed_over(pretrained):
+    class Smoothed(electra_tf.TextClassifier):
+        def compute_loss(self, *args, **kwargs):
+            return 0.0
+
+    model = Smoothed.from_checkpoint(pretrained, labels=LABELS)
+    for use in (model.fit, model.evaluate):
+        with pytest.raises(
+            ValueError, match="_step in Smoothed beside compute"
+        ):
+            use(TEXTS, TARGETS, verbose=0)
+
+
 def rows_of(*columns):
     return tf.data.Dataset.from_tensor_slices(columns)
 
