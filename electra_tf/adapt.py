@@ -18,11 +18,13 @@ import sys
 from absl import flags
 
 from electra_tf import configs, errors, model_directory, packaged
-from electra_tf.command_line import launch, original_hparams
+from electra_tf.command_line import fastest, launch, original_hparams
 
-# A fifth of the rates of Table 6 of arXiv:2003.10555, Small's and the others'.
-_LEARNING_RATE = {True: 1e-4, False: 4e-5}
+# A fifth of the rate of Table 6 of arXiv:2003.10555, its length and its batch:
+# of ELECTRA-Small, and of what is wider.
 _SMALL_WIDTH = 256
+_SMALL = (1e-4, 128, 128)
+_WIDER = (4e-5, 512, 256)
 # How often the text is read, where it is not said, and how long that may take.
 _EPOCHS = 10
 _STEPS = (100, 100_000)
@@ -80,6 +82,7 @@ def _prepare() -> launch.Base | None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # They import TensorFlow: late, so that --help is quick.
     from electra_tf.checkpoints import reading, sizes
+    from electra_tf.pretraining_data import manifest
     from electra_tf.text import vocabulary
 
     path = values.checkpoint
@@ -94,18 +97,17 @@ def _prepare() -> launch.Base | None:
             "Expected a pre-trained ELECTRA with its discriminator as "
             f"--checkpoint. Received: {path}, {held}"
         )
-    if checkpoint.vocabulary is None:
-        raise errors.CheckpointError(
-            f"Expected the vocabulary beside {path}, found none: name it with "
-            "--vocab_file"
-        )
-    is_small = encoder.hidden_size <= _SMALL_WIDTH
-    length = values.max_seq_length or (128 if is_small else 512)
+    vocab = checkpoint.required_vocabulary(path)
+    rate, length, batch_size = (
+        _SMALL if encoder.hidden_size <= _SMALL_WIDTH else _WIDER
+    )
+    length = values.max_seq_length or length
     length = min(length, encoder.max_position_embeddings)
+    batch_size = values.batch_size or batch_size
     params = [
         f"PretrainingConfig.init_checkpoint = {path!r}",
         f"ElectraConfig.max_seq_length = {length}",
-        f"OptimizerConfig.learning_rate = {_LEARNING_RATE[is_small]}",
+        f"OptimizerConfig.learning_rate = {rate}",
         *(
             f"EncoderConfig.{name} = {value!r}"
             for name, value in sizes.as_dict(encoder).items()
@@ -114,19 +116,18 @@ def _prepare() -> launch.Base | None:
         *_generator(checkpoint, path),
     ]
     os.makedirs(folder, exist_ok=True)
-    vocabulary.write(checkpoint.vocabulary, folder)
+    vocabulary.write(vocab, folder)
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     records = os.path.join(folder, "records")
+    held_out = manifest.folder_of(records, manifest.HELDOUT)
     train, heldout = _build(records, vocab_file, length)
-    batch_size = values.batch_size or (128 if is_small else 256)
     least, most = _STEPS
     steps = math.ceil(_EPOCHS * train["examples"] / batch_size)
     steps = values.num_train_steps or min(max(steps, least), most)
     params += [
         f"PretrainingDataConfig.vocab_file = {vocab_file!r}",
         f"PretrainingDataConfig.train_files = {records + '/*tfrecord*'!r}",
-        "PretrainingDataConfig.heldout_files = "
-        f"{records + '_heldout/*tfrecord*'!r}",
+        f"PretrainingDataConfig.heldout_files = {held_out + '/*tfrecord*'!r}",
         f"PretrainingDataConfig.train_batch_size = {batch_size}",
         "PretrainingDataConfig.eval_batch_size = "
         f"{min(128, heldout['examples'])}",
@@ -214,7 +215,7 @@ def _build(records: str, vocab_file: str, length: int) -> tuple[dict, dict]:
         f"--output-dir={records}",
         f"--max-seq-length={length}",
         f"--heldout-fraction={values.heldout_fraction}",
-        f"--num-processes={len(os.sched_getaffinity(0))}",
+        f"--num-processes={fastest.num_cores()}",
     ]
     if subprocess.run(command, check=False).returncode:
         raise errors.ConfigError(

@@ -73,11 +73,10 @@ def _predict(args: argparse.Namespace) -> None:
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )
-    is_text = is_json or args.input_format == "text"
-    for batch in batches:
-        if not is_text:  # The first line tells.
+    is_said = is_json or args.input_format == "text"
+    for number, batch in enumerate(batches):
+        if not (is_said or number):  # The first line tells.
             exchange.refuse_object(batch[0], model.input_names)
-            is_text = True
         rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
         for answer in model.predict(rows) if rows else ():
             if is_readable:

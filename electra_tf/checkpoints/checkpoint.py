@@ -109,6 +109,19 @@ class Checkpoint:
                 f"{self.head.task_name}, the first by name, is taken"
             )
 
+    def required_vocabulary(self, source: str) -> vocabulary_lib.Vocabulary:
+        """The vocabulary.
+
+        Raises:
+          CheckpointError: If there is none.
+        """
+        if self.vocabulary is None:
+            raise errors.CheckpointError(
+                f"Expected a vocabulary beside {source}, found none: name it "
+                "with --vocab-file"
+            )
+        return self.vocabulary
+
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.
 

@@ -24,8 +24,10 @@ from electra_tf.command_line.original_settings import (
 
 # Of which another value than the default changes what is learned, or what is
 # to be done, and so is refused.
-_REFUSED = {"pretraining": ("do_train", "do_eval")}
-_REFUSED |= {"finetuning": ("debug", "raw_data_dir")}
+_REFUSED = {
+    "pretraining": ("do_train", "do_eval"),
+    "finetuning": ("debug", "raw_data_dir"),
+}
 # Type of a setting's default -> what its value may be.
 _KINDS = {
     bool: "true or false",
@@ -103,16 +105,13 @@ def pretraining(
     settings = original_settings.with_one_objective(settings | dict(hparams))
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
-    bindings: dict[str, object] = {
-        f"PretrainingConfig.{name}": Reference(f"@{value}()")
-        for name, value in (
-            ("model", "ElectraConfig"),
-            ("data", "PretrainingDataConfig"),
-            ("optimizer", "OptimizerConfig"),
-            ("run", "RunConfig"),
-        )
-    }
-    bindings["ElectraConfig.encoder"] = Reference("@EncoderConfig()")
+    bindings = _references(
+        "PretrainingConfig",
+        model="ElectraConfig",
+        data="PretrainingDataConfig",
+        optimizer="OptimizerConfig",
+        run="RunConfig",
+    ) | _references("ElectraConfig", encoder="EncoderConfig")
     bindings["RunConfig.steps_per_loop"] = 100  # As gin/pretraining.gin.
     bindings |= _bindings(hparams, settings, PRETRAINING)
     bindings |= {
@@ -154,15 +153,13 @@ def finetuning(
     settings |= original_settings.of_task(task_names)
     settings |= original_settings.of_model_size(hparams.get("model_size"))
     settings |= dict(hparams) | {"task_names": task_names}
-    bindings: dict[str, object] = {
-        f"FinetuningConfig.{name}": Reference(f"@{value}()")
-        for name, value in (
-            ("data", "FinetuningDataConfig"),
-            ("optimizer", "OptimizerConfig"),
-            ("run", "RunConfig"),
-            ("question_answering", "QuestionAnsweringConfig"),
-        )
-    }
+    bindings = _references(
+        "FinetuningConfig",
+        data="FinetuningDataConfig",
+        optimizer="OptimizerConfig",
+        run="RunConfig",
+        question_answering="QuestionAnsweringConfig",
+    )
     bindings |= {
         "FinetuningDataConfig.data_dir": data_dir,
         "FinetuningConfig.recipe": "released",
@@ -180,6 +177,14 @@ def finetuning(
         name: getattr(encoder, name) for name in sorted(names)
     }
     return bindings
+
+
+def _references(owner: str, **classes: str) -> dict[str, object]:
+    """Bindings of an object's fields to objects of other classes."""
+    return {
+        f"{owner}.{name}": Reference(f"@{value}()")
+        for name, value in classes.items()
+    }
 
 
 def as_gin(bindings: Mapping[str, object]) -> list[str]:

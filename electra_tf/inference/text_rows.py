@@ -14,7 +14,6 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.errors import CheckpointError
 from electra_tf.text import cleaning, tokenization
 
 
@@ -52,12 +51,7 @@ def read_checkpoint(
         is no vocabulary.
     """
     checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
-    vocab = checkpoint.vocabulary
-    if vocab is None:
-        raise CheckpointError(
-            f"Expected a vocabulary beside {path}, found none: name it with "
-            "--vocab-file"
-        )
+    vocab = checkpoint.required_vocabulary(path)
     return checkpoint, tokenization.FullTokenizer(vocab)
 
 

@@ -290,12 +290,7 @@ def _windows(
 def _tokenizer(
     checkpoint: Checkpoint, model_dir: str, vocab_dir: str
 ) -> tuple[tokenization.FullTokenizer, str]:
-    found = checkpoint.vocabulary
-    if found is None:
-        raise errors.ConfigError(
-            f"Expected a vocabulary beside {model_dir}, found none: name it "
-            "with --vocab-file"
-        )
+    found = checkpoint.required_vocabulary(model_dir)
     vocabulary.write(found, vocab_dir)
     vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
     return tokenization.FullTokenizer(found), vocab_file

@@ -49,9 +49,8 @@ def _original_span(token_text: str, original: str, normalised: str) -> str:
     start = normalised.find(token_text) if token_text else -1
     places = [i for i, char in enumerate(original) if char != " "]
     num_characters = len(normalised.replace(" ", ""))
-    if (
-        len(places) != num_characters
-    ):  # Marks of accents by themselves are lost.
+    # Marks of accents by themselves are lost.
+    if len(places) != num_characters:
         places = [
             i for i in places if unicodedata.category(original[i]) != "Mn"
         ]

@@ -125,7 +125,8 @@ def read(path: str | os.PathLike, has_header: bool = True) -> Table:
                 f"{len(values)} in {path!r}, row {number} (quotes count in a "
                 ".csv alone)."
             )
-    return Table(path, [(n, dict(zip(columns, v))) for n, v in rows])  # noqa: B905
+    by_name = [(n, dict(zip(columns, v, strict=True))) for n, v in rows]
+    return Table(path, by_name)
 
 
 def _read_separated(path: str, has_quotes: bool) -> list[tuple[int, list[str]]]:
