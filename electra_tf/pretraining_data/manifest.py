@@ -346,7 +346,7 @@ def differences(
 
     Returns:
       A line on each difference; none for files without a manifest, of which it
-      warns if they are named <i>-of-n and some are missing.
+      warns if one is empty, or if they are named <i>-of-n and some are missing.
     """
     lines = []
     for folder, content in _manifests(num_examples).items():
@@ -370,14 +370,16 @@ def differences(
     return lines
 
 
-def _warn_of_missing(folder: str, paths: Iterable[str]) -> None:
-    """Warns where some of the files named <i>-of-n are not there."""
-    present = collections.Counter(
-        match.group(1, 2, 3)
-        for where, name in map(os.path.split, paths)
-        if (where or ".") == folder
-        and (match := _ONE_OF_SEVERAL.fullmatch(name))
-    )
+def _warn_of_missing(folder: str, num_examples: Mapping[str, int]) -> None:
+    """Warns of files that are empty, and of those of <i>-of-n not there."""
+    paths = [p for p in num_examples if (os.path.dirname(p) or ".") == folder]
+    if empty := [path for path in paths if not num_examples[path]]:
+        errors.warn(
+            f"{len(empty)} of {len(paths)} files hold no example, such as "
+            f"{empty[0]}: is one not whole?"
+        )
+    names = [_ONE_OF_SEVERAL.fullmatch(os.path.basename(p)) for p in paths]
+    present = collections.Counter(name.group(1, 2, 3) for name in names if name)
     for (first, total, last), count in sorted(present.items()):
         if count < int(total):
             errors.warn(

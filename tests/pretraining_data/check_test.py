@@ -269,3 +269,5 @@ def test_missing_files_of_a_data_set_of_others(tmp_path, rows):
     assert notices.of(manifest.differences, counts) == []
     (line,) = notices.of(manifest.differences, {files[1]: 5})
     assert "1 of 2 files named" in line and "<i>-of-00002.tfrecord" in line
+    (line,) = notices.of(manifest.differences, counts | {files[1]: 0})
+    assert line.startswith("1 of 2 files hold no example") and files[1] in line
