@@ -23,6 +23,7 @@ import building
 import contest
 import serving
 import training
+import whole
 
 from electra_tf import errors, files
 from electra_tf.command_line import arguments
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "training": training.TRAINING,
     "replicas": training.REPLICAS,
     "finetuning": training.FINETUNING,
+    "fine_tuning_whole": whole.WHOLE,
     "data": building.BUILDING,
     "serving": serving.SERVING,
     "latency": serving.LATENCY,

@@ -11,6 +11,11 @@ positions alone, for which its classes have no argument.
 Shapes: N rows, B batch, L length, M masked tokens, V vocabulary.
 """
 
+import csv
+import json
+import subprocess
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -158,3 +163,79 @@ def train(args) -> Callable[[int], dict[str, float]]:
         return {"loss": loss.item()}
 
     return run
+
+
+def whole(args) -> Callable[[int], dict[str, float]]:
+    """The contestant that runs `fine_tune` in a process of its own."""
+    code = "import sys, transformers_training as t; t.fine_tune(sys.argv[1])"
+    argv = [sys.executable, "-c", code, json.dumps(vars(args))]
+    folder = __file__.rpartition("/")[0]
+
+    def run(num_steps: int) -> dict[str, float]:
+        for _ in range(num_steps):
+            subprocess.run(argv, check=True, cwd=folder, stdout=sys.stderr)
+        return {}
+
+    return run
+
+
+def fine_tune(settings: str) -> None:
+    """Loads, tokenizes batch by batch, trains, scores and saves a classifier.
+
+    Args:
+      settings: Flags and settings of whole.py, as JSON.
+    """
+    args = types.SimpleNamespace(**json.loads(settings))
+    torch.manual_seed(0)
+    columns = (args.text_columns or "text").split(",")
+    train, dev = (_read(path) for path in (args.train_file, args.dev_file))
+    names = sorted({row["label"] for row in train})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.checkpoint)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        args.checkpoint, num_labels=len(names)
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-4, fused=True)
+    num_steps = args.num_epochs * -(-len(train) // args.batch_size)
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, num_steps // 10, num_steps
+    )
+    rng = np.random.default_rng(0)
+
+    def forward(rows):
+        tokens = tokenizer(
+            *([row[column] for row in rows] for column in columns),
+            padding=True,
+            truncation=True,
+            max_length=32 if args.tiny else 128,
+            return_tensors="pt",
+        )
+        labels = torch.tensor([names.index(row["label"]) for row in rows])
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.is_bfloat16):
+            return labels, model(**tokens, labels=labels)
+
+    model.train()
+    for _ in range(args.num_epochs):
+        order = rng.permutation(len(train))
+        for start in range(0, len(order), args.batch_size):
+            chosen = order[start : start + args.batch_size]
+            forward([train[i] for i in chosen])[1].loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for start in range(0, len(dev), args.batch_size):
+            labels, outputs = forward(dev[start : start + args.batch_size])
+            right += int((outputs.logits.argmax(-1) == labels).sum())
+    print(f"accuracy {right / len(dev):.4f}")
+    model.save_pretrained(f"{args.folder}/transformers")
+    tokenizer.save_pretrained(f"{args.folder}/transformers")
+
+
+def _read(path: str) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        quoting = csv.QUOTE_MINIMAL if path.endswith(".csv") else csv.QUOTE_NONE
+        delimiter = "," if path.endswith(".csv") else "\t"
+        return [*csv.DictReader(file, delimiter=delimiter, quoting=quoting)]
