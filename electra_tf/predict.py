@@ -25,7 +25,9 @@ from electra_tf.inference import exchange
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = arguments.ArgumentParser(prog="predict", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf predict", description=__doc__
+    )
     text_lines.add_arguments(parser)
     parser.add_argument(
         "--saved-model",

@@ -56,7 +56,9 @@ def check_data(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and checks; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="check_data", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf check-data", description=__doc__
+    )
     add = parser.add_argument
     add(
         "--data",

@@ -35,7 +35,7 @@ OUTPUT_FORMATS = (
 def main(argv=None) -> int:
     """Parses the flags and converts; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="convert_checkpoint", description=__doc__
+        prog="electra-tf convert", description=__doc__
     )
     add = parser.add_argument
     add("--input", required=True, help="the checkpoint, of any format")

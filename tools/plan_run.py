@@ -47,7 +47,9 @@ def _plan(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Prints the plan; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="plan_run", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf plan", description=__doc__
+    )
     add = parser.add_argument
     whole = arguments.positive_int
     add("--gin-file", action="append", required=True, help="as for the run")
@@ -58,7 +60,7 @@ def main(argv=None) -> int:
         choices=[*plan.HARDWARE, plan.THIS_CPU],
         help="may be repeated (default: the whole table)",
     )
-    add("--num-devices", type=whole, default=1, help="(default: %(default)s)")
+    add("--num-devices", type=whole, default=1, help="devices (default 1)")
     add(
         "--micro-batch-size",
         type=whole,

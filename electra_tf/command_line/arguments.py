@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 from electra_tf import errors
 
@@ -17,15 +17,6 @@ N = TypeVar("N", int, float)
 EXIT_STOPPED = 75
 # Of a command line that is none.
 EXIT_USAGE = 2
-
-# What the user typed to get here, where that is not the name of the door.
-_called = ""
-
-
-def call_it(name: str) -> None:
-    """Gives this process's command another name in what it says."""
-    global _called
-    _called = name
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -40,36 +31,60 @@ class ArgumentParser(argparse.ArgumentParser):
         kwargs.setdefault(
             "formatter_class", argparse.RawDescriptionHelpFormatter
         )
-        if _called:
-            kwargs["prog"] = _called
         super().__init__(**kwargs)
 
     def parse_known_args(self, args=None, namespace=None):
         args = list(sys.argv[1:] if args is None else args)
         # What is behind "--" is no flag, whatever it looks like.
         end = args.index("--") if "--" in args else len(args)
-        flags = [respelled(arg, "_", "-") for arg in args[:end]]
-        return super().parse_known_args(flags + args[end:], namespace)
+        for place, arg in enumerate(args[:end]):
+            if arg.startswith("--"):
+                flag, equals, value = arg.partition("=")
+                args[place] = flag.replace("_", "-") + equals + value
+        return super().parse_known_args(args, namespace)
+
+    def parse_args(self, args=None, namespace=None):
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            hint = errors.did_you_mean(name, self._option_string_actions)
+            line = f"unrecognized arguments: {' '.join(unknown)}"
+            self.error(f"{line}.{hint}" if hint else line)
+        return parsed
+
+    def exit(self, status=0, message=None) -> NoReturn:
+        if message:
+            print(end=message, file=sys.stderr)
+        sys.exit(written(self.prog, status))
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see --help)\n")
 
+    def add_values(self, kind: type | tuple[str, ...], **flags: str) -> None:
+        """Adds flags that are None unless they are given.
 
-def respelled(arg: str, old: str, new: str) -> str:
-    """A flag with another sign between the words of its name.
-
-    Args:
-      arg: Such as "--data_dir=my_data"; what is no flag stays as it is.
-      old: Such as "_".
-      new: Such as "-".
-
-    Returns:
-      Such as "--data-dir=my_data".
-    """
-    if not arg.startswith("--"):
-        return arg
-    name, equals, value = arg.partition("=")
-    return "--" + name[2:].replace(old, new) + equals + value
+        Args:
+          kind: str, int, float, choices, or bool: `--flag`, `--flag=False` or
+            `--no-flag`.
+          **flags: Name -> help.
+        """
+        settings: dict[str, object] = {"type": kind}
+        if kind is bool:
+            settings = {"type": boolean, "nargs": "?", "const": True}
+            settings["metavar"] = "true|false"
+        elif isinstance(kind, tuple):
+            settings = {"choices": kind}
+        for name, text in flags.items():
+            flag = f"--{name.replace('_', '-')}"
+            self.add_argument(flag, help=text, **settings)  # type: ignore
+            if kind is bool:
+                self.add_argument(
+                    *(f"--no-{flag[2:]}", f"--no{flag[2:]}"),
+                    dest=name,
+                    action="store_const",
+                    const=False,
+                    help=argparse.SUPPRESS,
+                )
 
 
 def digits(text: str) -> int:
@@ -139,7 +154,7 @@ def add_vocabulary(parser: argparse.ArgumentParser) -> None:
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
     clear = CLEAR if sys.stderr.isatty() else ""
-    print(f"{clear}{_called or prog}: {message}", file=sys.stderr)
+    print(f"{clear}{prog}: {message}", file=sys.stderr)
 
 
 def show_warnings(prog: str) -> None:
@@ -173,10 +188,7 @@ def run(
       The exit code: that of the command, or 0; 1 after an error, or 130 after
       Ctrl-C.
     """
-    try:
-        args = parser.parse_args(argv)
-    except SystemExit as leaving:  # After --help, or a mistake.
-        sys.exit(written(parser.prog, cast(int, leaving.code)))
+    args = parser.parse_args(argv)
     # TensorFlow's notes on the machine would bury the one line that matters,
     # and without a GPU it prints an error about CUDA, which is none.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

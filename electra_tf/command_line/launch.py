@@ -4,10 +4,10 @@ import dataclasses
 import functools
 import os
 import re
-import sys
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from absl import app, flags, logging
+from absl import logging
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import (
@@ -22,43 +22,6 @@ _OF_MEMORY = (
     "set a smaller RunConfig.micro_batch_size, which changes no result, or "
     "take fewer examples"
 )
-flags.DEFINE_multi_string(
-    "gin_file",
-    [],
-    "gin file; given several times, later ones override earlier ones.",
-)
-flags.DEFINE_multi_string(
-    "gin_param",
-    [],
-    "gin binding that overrides the files, such as "
-    "--gin_param='RunConfig.num_train_steps=1000'.",
-)
-flags.DEFINE_string(
-    "hparams",
-    None,
-    "In place of --gin_file: the --hparams of the original's command of this "
-    "name, as JSON or a file that holds it, with its --data_dir and "
-    "--model_name; {} by default. --gin_param and the other flags override "
-    "them.",
-)
-flags.DEFINE_string(
-    "model_name", None, "With --hparams: the model's folder in models/."
-)
-flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
-flags.DEFINE_string(
-    "distribution_strategy",
-    None,
-    "one_device, mirrored, multi_worker_mirrored or tpu; overrides "
-    "RunConfig.distribution_strategy.",
-)
-flags.DEFINE_integer(
-    "num_gpus",
-    None,
-    "GPUs of this host; 0 for the CPU, by default those that are there.",
-)
-flags.DEFINE_string(
-    "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
-)
 # Flags that take the place of the hparam of their name, since others follow
 # from it: epochs and folder from the tasks, the vocabulary from the model.
 _FLAGS_OF_HPARAMS = ("task_names", "init_checkpoint")
@@ -72,39 +35,77 @@ _BINDINGS = {
 Base = tuple[Sequence[str], Sequence[str]]
 
 
+def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
+    """The flags that all runs have."""
+    parser = arguments.ArgumentParser(prog=prog, description=description)
+    parser.add_argument(
+        "--gin-file",
+        action="append",
+        default=[],
+        help="gin file; given several times, later ones override earlier ones.",
+    )
+    parser.add_argument(
+        "--gin-param",
+        action="append",
+        default=[],
+        help="gin binding that overrides the files, such as "
+        "--gin_param='RunConfig.num_train_steps=1000'.",
+    )
+    parser.add_values(
+        str,
+        hparams="In place of --gin_file: the --hparams of the original's "
+        "command of this name, as JSON or a file that holds it, with its "
+        "--data_dir and --model_name; {} by default. --gin_param and the other "
+        "flags override them.",
+        model_name="With --hparams: the model's folder in models/.",
+        model_dir="Overrides RunConfig.model_dir.",
+        distribution_strategy="one_device, mirrored, multi_worker_mirrored or "
+        "tpu; overrides RunConfig.distribution_strategy.",
+        tpu="Name or address of a TPU; overrides RunConfig.tpu.",
+    )
+    parser.add_values(
+        int,
+        num_gpus="GPUs of this host; 0 for the CPU, by default those that are "
+        "there.",
+    )
+    return parser
+
+
 def launch(
-    command: str,
+    parser: arguments.ArgumentParser,
     configurable: type,
-    run: Callable[[object, Callable[[], None]], None],
+    run: Callable[[object, Callable[[], None], Namespace], None],
     translate: original_hparams.Translate,
     bindings: Mapping[str, str] | None = None,
     needed: Sequence[str] = (),
-    stand_in: Callable[[], Base | None] = lambda: None,
-) -> None:
+    stand_in: Callable[[Namespace], Base | None] = lambda args: None,
+    argv: Sequence[str] | None = None,
+) -> int:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
-    A run that was told to stop and saved leaves with
-    `arguments.EXIT_STOPPED`.
-
     Args:
-      command: Name of the entry module, for messages.
+      parser: Of `make_parser`, and the command's own flags.
       configurable: The configuration to build from gin.
-      run: Takes the configuration, and what to call before the first step.
+      run: Takes the configuration, what to call before the first step, and
+        the flags.
       translate: What --hparams means.
-      bindings: Flag of the entry module -> the parameter that it overrides,
-        such as "RunConfig.seed".
+      bindings: Flag of the command -> the parameter that it overrides, such as
+        "RunConfig.seed".
       needed: Flags that do without a gin file; none where there must be one.
       stand_in: Asked, where there is no gin file, for what stands in its place.
+      argv: The arguments; those of the process by default.
+
+    Returns:
+      The exit code: see `arguments.ended`.
     """
     own = dict(bindings or {})
 
-    def work(argv):
-        if len(argv) > 1:
-            raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
+    def work():
+        logging.set_verbosity(logging.WARNING)
         try:
-            files, params = _base(needed, translate, own, stand_in)
-            params = [*params, *_given("gin_param")]
-            run(*_configure(configurable, files, params, _BINDINGS | own))
+            files, params = _base(args, needed, translate, own, stand_in)
+            params = [*params, *args.gin_param]
+            run(*_configure(args, configurable, files, params, own), args)
         except ValueError as error:
             # A user knows the flag, not the field that it sets.
             line = str(error)
@@ -113,56 +114,31 @@ def launch(
             error.args = (line,)
             raise
 
-    def main(argv):
-        logging.set_verbosity(logging.WARNING)
-        return arguments.ended(command, lambda: work(argv), _OF_MEMORY)
-
-    app.run(main, flags_parser=functools.partial(_parse_flags, command))
-
-
-def _given(name: str):
-    """The value of a flag; None without one of this name."""
-    return flags.FLAGS[name].value if name in flags.FLAGS else None
-
-
-def _parse_flags(command: str, argv: list[str]) -> list[str]:
-    """Takes the original's --data-dir for --data_dir.
-
-    Leaves as `arguments.ArgumentParser` does: 0 after --help, 2 and one line
-    after a flag that is none.
-    """
-    respelled = [arguments.respelled(arg, "-", "_") for arg in argv[1:]]
-    try:
-        return flags.FLAGS(argv[:1] + respelled)
-    except flags.Error as error:
-        line = " ".join(str(error).split())
-        arguments.say(command, f"error: {line} (see --help)")
-        sys.exit(arguments.EXIT_USAGE)
-    except SystemExit:  # After --help, which absl takes for a failure.
-        sys.exit(arguments.written(command))
-    except OSError:  # Of --help, whose reader has gone.
-        sys.exit(arguments.written(command, 1))
+    args = parser.parse_args(argv)
+    return arguments.ended(parser.prog, work, _OF_MEMORY)
 
 
 def _base(
+    args: Namespace,
     needed: Sequence[str],
     translate: original_hparams.Translate,
     own: Mapping[str, str],
-    stand_in: Callable[[], Base | None],
+    stand_in: Callable[[Namespace], Base | None],
 ) -> Base:
     """The gin files, and bindings that stand in place of one."""
+    given = vars(args)
     # The original's flags that are nobody else's.
     of_original = [
         name
         for name in ("hparams", "data_dir", "model_name")
-        if name not in own and _given(name) is not None
+        if name not in own and given.get(name) is not None
     ]
     if not of_original:
-        if _given("gin_file"):
-            return _given("gin_file"), ()
-        if base := stand_in():
+        if args.gin_file:
+            return args.gin_file, ()
+        if base := stand_in(args):
             return base
-        missing = [name for name in needed if not _given(name)]
+        missing = [name for name in needed if not given.get(name)]
         if needed and not missing:
             return (), ()
         line = "Expected --gin_file, such as --gin_file=gin/small.gin"
@@ -172,36 +148,39 @@ def _base(
                 f"no --gin_file and no --{', no --'.join(missing)}"
             )
         raise errors.ConfigError(line)
-    if _given("gin_file"):
+    if args.gin_file:
         raise errors.ConfigError(
             f"Expected either --gin_file or --{of_original[0]}. Received: both"
         )
     for name in ("data_dir", "model_name"):
-        if not _given(name):
+        if not given.get(name):
             raise errors.ConfigError(
                 f"Expected --data_dir and --model_name with --{of_original[0]},"
                 f" as in the original. Received: no --{name}"
             )
-    text = _given("hparams")
+    text = args.hparams
     hparams = {} if text is None else original_hparams.read(text)
     for name in _FLAGS_OF_HPARAMS:
-        if name in own and _given(name) is not None:
-            hparams[name] = _given(name)
-    translated = translate(hparams, _given("data_dir"), _given("model_name"))
+        if name in own and given.get(name) is not None:
+            hparams[name] = given.get(name)
+    translated = translate(hparams, args.data_dir, args.model_name)
     return (), original_hparams.as_gin(translated)
 
 
 def _configure(
-    configurable,
+    args: Namespace,
+    configurable: type,
     files: Sequence[str],
     params: list[str],
-    bindings: Mapping[str, str],
+    own: Mapping[str, str],
 ):
     """The configuration, and what to call before step 1; prints its choices."""
+    given = vars(args)
+    bindings = _BINDINGS | own
     params += [
-        f"{parameter} = {_given(name)!r}"
+        f"{parameter} = {given.get(name)!r}"
         for name, parameter in bindings.items()
-        if _given(name) is not None
+        if given.get(name) is not None
     ]
     config = gin_files.load(configurable, files, params)
     model_directory.refuse_other_run(config)
@@ -217,13 +196,13 @@ def _configure(
     if not config.run.num_gpus and config.run.distribution_strategy != "tpu":
         host_memory.keep_freed()
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
-    given = [
-        f"--{name}={_given(name)}"
+    flags = [
+        f"--{name}={given[name]}"
         for name in dict.fromkeys((*named, *bindings))
-        if name in flags.FLAGS and flags.FLAGS[name].present
+        if given.get(name) not in (None, [])
     ]
     return config, functools.partial(
-        model_directory.begin, config, gin_files.operative_config(), given
+        model_directory.begin, config, gin_files.operative_config(), flags
     )
 
 

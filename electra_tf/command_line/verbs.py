@@ -91,7 +91,6 @@ def _help() -> str:
 def _run(verb: str, rest: Sequence[str]) -> int:
     """Becomes the door, as Python's own command line would."""
     door = VERBS[verb]
-    arguments.call_it(f"{PROG} {verb}")
     sys.argv = [door, *rest]
     if door.endswith(".py"):
         path = packaged.door(door)

@@ -301,7 +301,7 @@ def run(module, *flags):
 def test_the_commands_refuse_in_one_line(flags, message):
     result = run("run_pretraining", *flags)
     assert result.returncode == 1
-    assert result.stderr.startswith("run_pretraining: error: ")
+    assert result.stderr.startswith("electra-tf pretrain: error: ")
     assert result.stderr.endswith(f"{message}\n")
     assert result.stderr.count("\n") == 1
 

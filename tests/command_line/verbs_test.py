@@ -55,8 +55,8 @@ def test_the_version(capsys):
     [
         (["-m", "electra_tf", "--help"], "electra-tf"),
         (["-m", "electra_tf", "convert", "--help"], "electra-tf convert"),
-        (["-m", "electra_tf.run_pretraining", "--help"], "run_pretraining"),
-        (["tools/flops_computation.py"], "flops_computation"),
+        (["-m", "electra_tf.run_pretraining", "--help"], "electra-tf pretrain"),
+        (["tools/flops_computation.py"], "electra-tf flops"),
     ],
 )
 def test_an_output_that_cannot_be_written(argv, prog):
@@ -101,8 +101,7 @@ def test_what_serve_lacks_is_said(capsys, monkeypatch):
     [
         ("convert", "--inptu=a", 2, "--output-format (see --help)"),
         ("pretrain", "--gin_file=gin/smal.gin", 1, "mean gin/small.gin?"),
-        # Of absl, and told as the others.
-        ("pretrain", "--model_dri=a", 2, "mean: model_dir ? (see --help)"),
+        ("pretrain", "--model_dri=a", 2, "mean --model-dir? (see --help)"),
     ],
 )
 def test_a_verb_is_its_door(tmp_path, verb, flag, code, line):
@@ -116,7 +115,7 @@ def test_a_verb_is_its_door(tmp_path, verb, flag, code, line):
 def test_the_help_of_a_run_has_its_flags(tmp_path):
     found = run("finetune", "--help", cwd=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
-    assert "--init_checkpoint" in found.stdout
+    assert "--init-checkpoint" in found.stdout
 
 
 def test_a_run_finds_modules_of_the_directory(tmp_path):

@@ -57,7 +57,7 @@ def test_says_what_is_assumed(tmp_path, capsys):
     assert detect.main(flags) == 0
     error = capsys.readouterr().err
     assert "assumed: num_attention_heads=1, hidden_act=gelu" in error
-    assert error.startswith("detect: ") and error.count("\n") == 1
+    assert error.startswith("electra-tf detect: ") and error.count("\n") == 1
 
 
 JUDGED = JudgedText(

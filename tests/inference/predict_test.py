@@ -125,7 +125,9 @@ def test_a_file_that_is_not_utf_8_is_said_so(exported, capsys, tmp_path):
     said = capsys.readouterr()
     assert said.out.count("\n") == 3
     (line,) = said.err.splitlines()
-    assert line.startswith(f"predict: note: {path}, line 2: not UTF-8")
+    assert line.startswith(
+        f"electra-tf predict: note: {path}, line 2: not UTF-8"
+    )
 
 
 def test_objects_are_not_taken_for_texts(exported, capsys):
@@ -193,7 +195,7 @@ def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
     assert predict.main([*flags, "--outputs=words"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[0]) == {"text": "a", "words": ["a"]}
-    assert err == "predict: note: assumed: 1 head\n"
+    assert err == "electra-tf predict: note: assumed: 1 head\n"
     assert predict.main([*flags, "--outputs=words,colour"]) == 1
     assert "Received: colour" in capsys.readouterr().err
 

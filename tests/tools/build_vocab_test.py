@@ -124,7 +124,7 @@ def test_another_process_writes_the_same_bytes(text_file, tmp_path):
 
 def error_of(capsys):
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("build_vocab: error: ")
+    assert line.startswith("electra-tf build-vocab: error: ")
     return line
 
 

@@ -62,7 +62,9 @@ def test_what_breaks_a_run(folder, capsys):
     param = "--gin-param=EncoderConfig.vocab_size=19"
     assert check_data.main([*flags, param]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("check_data: error: EncoderConfig.vocab_size must")
+    assert line.startswith(
+        "electra-tf check-data: error: EncoderConfig.vocab_size must"
+    )
 
 
 def test_a_vocabulary_that_was_changed(folder, capsys):
@@ -90,5 +92,5 @@ def test_a_vocabulary_that_was_changed(folder, capsys):
 def test_mistakes_are_one_line(flags, message, capsys):
     assert check_data.main(flags) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("check_data: error: ")
+    assert line.startswith("electra-tf check-data: error: ")
     assert message in line

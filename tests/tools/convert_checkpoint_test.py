@@ -56,7 +56,7 @@ def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
     output = tmp_path / "new" / "hf"
     assert convert(pretrained, output, "huggingface") == 0
     out, err = capsys.readouterr()
-    assert "\nconvert_checkpoint: note: special tokens that are" in f"\n{err}"
+    assert "\nelectra-tf convert: note: special tokens that are" in f"\n{err}"
     for line in (
         "discriminator  2 layers, 8 wide (2 heads, feed-forward 16)",
         "generator      2 layers, 4 wide (1 heads, feed-forward 16)",

@@ -34,7 +34,9 @@ _INTERRUPTED = (arguments.EXIT_STOPPED, 130)
 
 def main(argv=None) -> int:
     """Parses the flags and runs what is left; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="quickstart", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf quickstart", description=__doc__
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
