@@ -114,12 +114,12 @@ STYLES: dict[str, dict] = {
 }
 
 
-def training_points(log: Sequence[Mapping], metric: str) -> list:
-    """The course of a metric in training, from the lines of `metrics_log`."""
+def points(log: Sequence[Mapping], split: str, metric: str) -> list:
+    """The course of a metric, from the lines of `metrics_log`."""
     return [
         (line["step"], line[metric])
         for line in log
-        if line["split"] == "train" and metric in line
+        if line["split"] == split and metric in line
     ]
 
 

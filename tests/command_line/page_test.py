@@ -47,5 +47,5 @@ def test_all_but_html_is_escaped():
 def test_points_of_training_are_those_of_the_log():
     log = [{"step": 5, "split": "train", "loss": 2.0}]
     log.append({"step": 5, "split": "heldout", "loss": 9.0})
-    assert charts.training_points(log, "loss") == [(5, 2.0)]
-    assert charts.training_points(log, "other") == []
+    assert charts.points(log, "train", "loss") == [(5, 2.0)]
+    assert charts.points(log, "train", "other") == []
