@@ -307,7 +307,7 @@ def main(argv=None) -> int:
     )
     for kind, texts in _FLAGS.items():
         parser.add_values(kind, **{flag: t for flag, (_, t) in texts.items()})
-    return launch.launch(
+    return launch.Command(
         parser,
         configs.PretrainingConfig,
         _run,
@@ -315,8 +315,7 @@ def main(argv=None) -> int:
         BINDINGS,
         ("checkpoint", "corpus_dir", "model_dir"),
         _prepare,
-        argv,
-    )
+    ).main(argv)
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def main(argv=None) -> int:
     parser = launch.make_parser("electra-tf finetune", __doc__)
     for kind, texts in _FLAGS.items():
         parser.add_values(kind, **{_flag_of(p): t for p, t in texts.items()})
-    return launch.launch(
+    return launch.Command(
         parser,
         finetuning_configs.FinetuningConfig,
         _run_or_score,
@@ -239,8 +239,7 @@ def main(argv=None) -> int:
         BINDINGS,
         ("init_checkpoint", "model_dir"),
         _trained_run,
-        argv,
-    )
+    ).main(argv)
 
 
 if __name__ == "__main__":

@@ -48,13 +48,12 @@ def main(argv=None) -> int:
         eval_only="Train nothing: score the model in --model_dir, or without "
         "one PretrainingConfig.init_checkpoint, on the held-out examples.",
     )
-    return launch.launch(
+    return launch.Command(
         parser,
         configs.PretrainingConfig,
         _run,
         original_hparams.pretraining,
-        argv=argv,
-    )
+    ).main(argv)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _coverage = arguments.number(
     float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
 )
 _num_unused = arguments.number(
-    arguments.digits, lambda n: n >= 0, "a whole number of at least 0"
+    int, lambda n: n >= 0, "a whole number of at least 0"
 )
 
 

@@ -42,12 +42,8 @@ def main(argv=None) -> int:
     add("--output", required=True, help="a folder that is new or empty")
     add("--output-format", required=True, choices=OUTPUT_FORMATS)
     arguments.add_vocabulary(parser)
-    add(
-        "--strip-accents",
-        type=arguments.boolean,
-        metavar="true|false",
-        help="whether accents are dropped (default: with lower-casing)",
-    )
+    line = "whether accents are dropped (default: with lower-casing)"
+    parser.add_values(bool, strip_accents=line)
     add(
         "--hparams",
         metavar="FILE",

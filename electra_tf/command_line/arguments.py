@@ -17,6 +17,8 @@ N = TypeVar("N", int, float)
 EXIT_STOPPED = 75
 # Of a command line that is none.
 EXIT_USAGE = 2
+# Packages that some commands need -> the extra that installs them.
+_EXTRAS = {"waitress": "serving", "apache_beam": "beam"}
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -60,7 +62,7 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see --help)\n")
 
-    def add_values(self, kind: type | tuple[str, ...], **flags: str) -> None:
+    def add_values(self, kind: type | tuple[str, ...], /, **flags: str) -> None:
         """Adds flags that are None unless they are given.
 
         Args:
@@ -85,17 +87,6 @@ class ArgumentParser(argparse.ArgumentParser):
                     const=False,
                     help=argparse.SUPPRESS,
                 )
-
-
-def digits(text: str) -> int:
-    """A whole number that has digits alone: no sign, blank or underscore.
-
-    Raises:
-      ValueError: If it is no such.
-    """
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"Expected digits. Received: {text!r}")
-    return int(text)
 
 
 def number(
@@ -137,18 +128,12 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def add_vocabulary(parser: argparse.ArgumentParser) -> None:
+def add_vocabulary(parser: ArgumentParser) -> None:
     """The flags for what a checkpoint may not say of its vocabulary."""
-    parser.add_argument(
-        "--vocab-file",
-        help="the vocabulary, one token a line, where the checkpoint has none",
-    )
-    parser.add_argument(
-        "--do-lower-case",
-        type=boolean,
-        metavar="true|false",
-        help="whether text is lower-cased, where the checkpoint does not say",
-    )
+    line = "the vocabulary, one token a line, where the checkpoint has none"
+    parser.add_values(str, vocab_file=line)
+    line = "whether text is lower-cased, where the checkpoint does not say"
+    parser.add_values(bool, do_lower_case=line)
 
 
 def say(prog: str, message: str) -> None:
@@ -157,36 +142,17 @@ def say(prog: str, message: str) -> None:
     print(f"{clear}{prog}: {message}", file=sys.stderr)
 
 
-def show_warnings(prog: str) -> None:
-    """Has `errors.warn` give each of its lines once, on stderr."""
-    show = warnings.showwarning
-
-    def show_line(message, category, *args, **kwargs) -> None:
-        if issubclass(category, errors.Notice):
-            say(prog, f"note: {message}")
-        else:
-            show(message, category, *args, **kwargs)
-
-    warnings.simplefilter("once", errors.Notice)
-    warnings.showwarning = show_line
-
-
 def run(
     command: Callable[[argparse.Namespace], int | None],
     parser: ArgumentParser,
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Parses the flags and runs a command, mistakes ending in one line.
+    """Parses the flags and runs a command: see `ended`.
 
     Args:
-      command: Does the work, and may return an exit code; raises ValueError on
-        what a user can mend.
+      command: Does the work, and may return an exit code.
       parser: The flags.
       argv: The arguments; those of the process by default.
-
-    Returns:
-      The exit code: that of the command, or 0; 1 after an error, or 130 after
-      Ctrl-C.
     """
     args = parser.parse_args(argv)
     # TensorFlow's notes on the machine would bury the one line that matters,
@@ -202,66 +168,62 @@ def ended(
 ) -> int:
     """Does the work of a command, whose mistakes end in one line.
 
+    Each line of `errors.warn` is shown once.
+
     Args:
       prog: The command.
-      work: May return an exit code; see `run` for what it may raise.
+      work: May return an exit code; raises ValueError on what a user can mend.
       of_memory: What to do where memory runs out.
 
     Returns:
-      The exit code; `EXIT_STOPPED` after `errors.Stopped`.
+      The exit code: that of the work, or 0; 1 after an error, 130 after Ctrl-C,
+      `EXIT_STOPPED` after `errors.Stopped`.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # UTF-8 whatever the locale says. Names of files that are not UTF-8 keep
         # their way of being written.
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
-    show_warnings(prog)
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # Whatever its keras.json says.
+    show = warnings.showwarning
+
+    def show_line(message, category, *args, **kwargs) -> None:
+        if issubclass(category, errors.Notice):
+            say(prog, f"note: {message}")
+        else:
+            show(message, category, *args, **kwargs)
+
+    warnings.simplefilter("once", errors.Notice)
+    warnings.showwarning = show_line
+    code = 1
     try:
-        use_tensorflow()
         code = work() or 0
     except errors.Stopped as stopped:
         print(stopped, file=sys.stderr)
         code = EXIT_STOPPED
     except BrokenPipeError:
-        code = 1  # As `written` has it.
+        pass  # As `written` has it.
+    except (ValueError, OSError, errors.TrainingError) as error:
+        say(prog, "error: " + " ".join(str(error).split()))
     except Exception as error:
-        line = mendable(error, of_memory)
-        if line is None:
+        name = getattr(error, "name", None)
+        if isinstance(error, ModuleNotFoundError) and name in _EXTRAS:
+            extra = f"pip install 'electra_tf[{_EXTRAS[name]}]'"
+            say(prog, f"error: {name} is not installed: {extra}")
+            return 1
+        # TensorFlow's, which is not imported here.
+        is_of_device = type(error).__name__ == "ResourceExhaustedError"
+        if not (is_of_device or isinstance(error, MemoryError)):
             raise
-        say(prog, "error: " + " ".join(line.split()))
-        code = 1
+        line = errors.first_line(error) or "a MemoryError"
+        say(
+            prog,
+            "error: Expected work that there is the memory for: "
+            f"{of_memory}. Received: {' '.join(line.split())}",
+        )
     except KeyboardInterrupt:
         say(prog, "interrupted")
         code = 130
     return written(prog, code)
-
-
-def mendable(error: Exception, of_memory: str) -> str | None:
-    """What a user can do about an error; None where the code is wrong."""
-    if isinstance(error, ValueError | OSError | errors.TrainingError):
-        return str(error)
-    # TensorFlow's, which is not imported here.
-    is_of_device = type(error).__name__ == "ResourceExhaustedError"
-    if is_of_device or isinstance(error, MemoryError):
-        return (
-            f"Expected work that there is the memory for: {of_memory}. "
-            f"Received: {errors.first_line(error) or 'a MemoryError'}"
-        )
-    return None
-
-
-def use_tensorflow() -> None:
-    """Has Keras compute by TensorFlow, whatever its keras.json says.
-
-    Raises:
-      ValueError: If the environment asks for another backend.
-    """
-    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if backend != "tensorflow":
-        raise ValueError(
-            "Expected Keras on TensorFlow. Received: the environment variable "
-            f"KERAS_BACKEND={backend}"
-        )
-    os.environ["KERAS_BACKEND"] = backend
 
 
 def written(prog: str, code: int = 0, text: str = "") -> int:
@@ -271,14 +233,11 @@ def written(prog: str, code: int = 0, text: str = "") -> int:
       prog: The command.
       code: Its exit code if that can be written.
       text: The last.
-
-    Returns:
-      The exit code. What cannot be written is given up: Python would complain
-      of it once more at its end.
     """
     try:
         print(end=text, flush=True)
     except OSError as error:
+        # It is given up: Python would complain of it once more at its end.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # Who reads the output, such as `head`, has seen enough.

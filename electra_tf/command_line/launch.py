@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import re
+import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
@@ -71,19 +72,11 @@ def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
     return parser
 
 
-def launch(
-    parser: arguments.ArgumentParser,
-    configurable: type,
-    run: Callable[[object, Callable[[], None], Namespace], None],
-    translate: original_hparams.Translate,
-    bindings: Mapping[str, str] | None = None,
-    needed: Sequence[str] = (),
-    stand_in: Callable[[Namespace], Base | None] = lambda args: None,
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Runs a command: 0 on success, 1 and one line on a user's mistake.
+@dataclasses.dataclass
+class Command:
+    """A command that runs what gin configures.
 
-    Args:
+    Attributes:
       parser: Of `make_parser`, and the command's own flags.
       configurable: The configuration to build from gin.
       run: Takes the configuration, what to call before the first step, and
@@ -93,128 +86,110 @@ def launch(
         "RunConfig.seed".
       needed: Flags that do without a gin file; none where there must be one.
       stand_in: Asked, where there is no gin file, for what stands in its place.
-      argv: The arguments; those of the process by default.
-
-    Returns:
-      The exit code: see `arguments.ended`.
     """
-    own = dict(bindings or {})
 
-    def work():
-        logging.set_verbosity(logging.WARNING)
-        try:
-            files, params = _base(args, needed, translate, own, stand_in)
-            params = [*params, *args.gin_param]
-            run(*_configure(args, configurable, files, params, own), args)
-        except ValueError as error:
-            # A user knows the flag, not the field that it sets.
-            line = str(error)
-            for flag, parameter in own.items():
-                line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
-            error.args = (line,)
-            raise
+    parser: arguments.ArgumentParser
+    configurable: type
+    run: Callable[[typing.Any, Callable[[], None], Namespace], None]
+    translate: original_hparams.Translate
+    bindings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needed: Sequence[str] = ()
+    stand_in: Callable[[Namespace], Base | None] = lambda args: None
 
-    args = parser.parse_args(argv)
-    return arguments.ended(parser.prog, work, _OF_MEMORY)
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Parses the flags and runs; returns the exit code of `ended`."""
+        args = self.parser.parse_args(argv)
 
+        def work():
+            logging.set_verbosity(logging.WARNING)
+            try:
+                self.run(*self._configure(args), args)
+            except ValueError as error:
+                # A user knows the flag, not the field that it sets.
+                line = str(error)
+                for flag, parameter in self.bindings.items():
+                    line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+                error.args = (line,)
+                raise
 
-def _base(
-    args: Namespace,
-    needed: Sequence[str],
-    translate: original_hparams.Translate,
-    own: Mapping[str, str],
-    stand_in: Callable[[Namespace], Base | None],
-) -> Base:
-    """The gin files, and bindings that stand in place of one."""
-    given = vars(args)
-    # The original's flags that are nobody else's.
-    of_original = [
-        name
-        for name in ("hparams", "data_dir", "model_name")
-        if name not in own and given.get(name) is not None
-    ]
-    if not of_original:
+        return arguments.ended(self.parser.prog, work, _OF_MEMORY)
+
+    def _base(self, args: Namespace) -> Base:
+        """The gin files, and bindings that stand in place of one."""
+        given = {k: v for k, v in vars(args).items() if v is not None}
+        # The original's flags that are nobody else's.
+        originals = {"hparams", "data_dir", "model_name"} - set(self.bindings)
+        original = next((name for name in given if name in originals), None)
+        if args.gin_file and original:
+            raise errors.ConfigError(
+                f"Expected either --gin_file or --{original}. Received: both"
+            )
         if args.gin_file:
             return args.gin_file, ()
-        if base := stand_in(args):
-            return base
-        missing = [name for name in needed if not given.get(name)]
-        if needed and not missing:
-            return (), ()
-        line = "Expected --gin_file, such as --gin_file=gin/small.gin"
-        if needed:
-            line = (
-                f"Expected --gin_file, or --{', --'.join(needed)}. Received: "
-                f"no --gin_file and no --{', no --'.join(missing)}"
-            )
-        raise errors.ConfigError(line)
-    if args.gin_file:
-        raise errors.ConfigError(
-            f"Expected either --gin_file or --{of_original[0]}. Received: both"
+        if not original:
+            if base := self.stand_in(args):
+                return base
+            missing = [name for name in self.needed if not given.get(name)]
+            if self.needed and not missing:
+                return (), ()
+            line = "Expected --gin_file, such as --gin_file=gin/small.gin"
+            if self.needed:
+                line = f"Expected --gin_file, or --{', --'.join(self.needed)}. "
+                missing = ["gin_file", *missing]
+                line += f"Received: no --{' and no --'.join(missing)}"
+            raise errors.ConfigError(line)
+        for name in ("data_dir", "model_name"):
+            if not given.get(name):
+                raise errors.ConfigError(
+                    f"Expected --data_dir and --model_name with --{original}, "
+                    f"as in the original. Received: no --{name}"
+                )
+        hparams = original_hparams.read(args.hparams or "{}")
+        for name in _FLAGS_OF_HPARAMS:
+            if name in self.bindings and name in given:
+                hparams[name] = given[name]
+        translated = self.translate(hparams, args.data_dir, args.model_name)
+        return (), original_hparams.as_gin(translated)
+
+    def _configure(self, args: Namespace):
+        """The configuration, and what to call before step 1."""
+        given = {k: v for k, v in vars(args).items() if v not in (None, [])}
+        bindings = _BINDINGS | dict(self.bindings)
+        files, params = self._base(args)
+        params = [*params, *args.gin_param] + [
+            f"{parameter} = {given[name]!r}"
+            for name, parameter in bindings.items()
+            if name in given
+        ]
+        config = gin_files.load(self.configurable, files, params)
+        model_directory.refuse_other_run(config)
+        run = config.run
+        is_tpu = run.distribution_strategy == "tpu"
+        # TensorFlow is not imported yet. Without a GPU it prints an error about
+        # CUDA, which is none.
+        level = "2" if run.num_gpus or is_tpu else "3"
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+        step = ()
+        if isinstance(config, configs.PretrainingConfig):
+            step = fastest.of_pretraining(config)
+        before = model_directory.run_before(run)
+        run, device = fastest.settle_devices(run)
+        run, chosen = fastest.settle(run, *step, before=before)
+        print(
+            "\n".join(filter(None, [f"{device}, {run.dtype_policy}", chosen]))
         )
-    for name in ("data_dir", "model_name"):
-        if not given.get(name):
-            raise errors.ConfigError(
-                f"Expected --data_dir and --model_name with --{of_original[0]},"
-                f" as in the original. Received: no --{name}"
-            )
-    text = args.hparams
-    hparams = {} if text is None else original_hparams.read(text)
-    for name in _FLAGS_OF_HPARAMS:
-        if name in own and given.get(name) is not None:
-            hparams[name] = given.get(name)
-    translated = translate(hparams, args.data_dir, args.model_name)
-    return (), original_hparams.as_gin(translated)
-
-
-def _configure(
-    args: Namespace,
-    configurable: type,
-    files: Sequence[str],
-    params: list[str],
-    own: Mapping[str, str],
-):
-    """The configuration, and what to call before step 1; prints its choices."""
-    given = vars(args)
-    bindings = _BINDINGS | own
-    params += [
-        f"{parameter} = {given.get(name)!r}"
-        for name, parameter in bindings.items()
-        if given.get(name) is not None
-    ]
-    config = gin_files.load(configurable, files, params)
-    model_directory.refuse_other_run(config)
-    uses_cpu = not config.run.num_gpus
-    uses_cpu = uses_cpu and config.run.distribution_strategy != "tpu"
-    # TensorFlow is not imported yet. Without a GPU it prints an error about
-    # CUDA, which is none.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
-    config = _settle(config)
-    if config.run.num_intra_op_threads:
-        threads = str(config.run.num_intra_op_threads)
-        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
-    if not config.run.num_gpus and config.run.distribution_strategy != "tpu":
-        host_memory.keep_freed()
-    named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
-    flags = [
-        f"--{name}={given[name]}"
-        for name in dict.fromkeys((*named, *bindings))
-        if given.get(name) not in (None, [])
-    ]
-    return config, functools.partial(
-        model_directory.begin, config, gin_files.operative_config(), flags
-    )
-
-
-def _settle(config):
-    """The configuration with what `RunConfig` leaves open, which is printed."""
-    step = ()
-    if isinstance(config, configs.PretrainingConfig):
-        step = fastest.of_pretraining(config)
-    before = model_directory.run_before(config.run)
-    run, device = fastest.settle_devices(config.run)
-    run, chosen = fastest.settle(run, *step, before=before)
-    print(f"{device}, {run.dtype_policy}")
-    if chosen:
-        print(chosen)
-    return dataclasses.replace(config, run=run)
+        if run.num_intra_op_threads:
+            threads = str(run.num_intra_op_threads)
+            os.environ["TF_NUM_INTRAOP_THREADS"] = threads
+        if not (run.num_gpus or is_tpu):
+            host_memory.keep_freed()
+        named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
+        flags = [
+            f"--{name}={given[name]}"
+            for name in dict.fromkeys((*named, *bindings))
+            if name in given
+        ]
+        config = dataclasses.replace(config, run=run)
+        return config, functools.partial(
+            model_directory.begin, config, gin_files.operative_config(), flags
+        )

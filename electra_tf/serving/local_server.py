@@ -19,7 +19,6 @@ import signal
 import sys
 
 import numpy as np
-import waitress
 
 from electra_tf import errors
 from electra_tf.command_line import arguments
@@ -30,7 +29,7 @@ _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([0-9]+))?(:predict)?")
 _VALUES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
 
 _port = arguments.number(
-    arguments.digits, lambda n: n < 65536, "a port from 0 to 65535"
+    int, lambda n: 0 <= n < 65536, "a port from 0 to 65535"
 )
 
 
@@ -255,6 +254,8 @@ def create_server(model: RestModel, port: int = 0):
     Raises:
       ValueError: If the port is taken.
     """
+    import waitress  # An extra.
+
     try:
         return waitress.create_server(
             model,

@@ -13,11 +13,18 @@ import typing
 from collections.abc import Sequence
 
 from electra_tf import errors
-from electra_tf.command_line.column_names import TEXT_PAIRS
 from electra_tf.tasks import conll
 from electra_tf.tasks.task import parse_json, read_lines
 
 TEXT_NAMES = ("text", "sentence", "tokens", "words")
+TEXT_PAIRS = (
+    ("text_a", "text_b"),
+    ("sentence1", "sentence2"),
+    ("sentence_a", "sentence_b"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+)
 LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
 # Longer than any text that is meant: more is an open quote.
 _LONGEST_FIELD = 10_000_000

@@ -84,18 +84,6 @@ def test_refuses_a_wrong_verb(capsys, verb, more):
     assert capsys.readouterr().err == f"electra-tf: {line}\n"
 
 
-def test_what_serve_lacks_is_said(capsys, monkeypatch):
-    def without_waitress(*_):
-        raise ModuleNotFoundError("No module named 'waitress'", name="waitress")
-
-    monkeypatch.setattr(verbs, "_run", without_waitress)
-    assert verbs.main(["serve"]) == 1
-    assert capsys.readouterr().err == (
-        "electra-tf: error: serve needs the package waitress: pip install "
-        "'electra_tf[serving]'\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("verb", "flag", "code", "line"),
     [
@@ -110,12 +98,6 @@ def test_a_verb_is_its_door(tmp_path, verb, flag, code, line):
     assert found.stderr.startswith(f"electra-tf {verb}: error: ")
     assert found.stderr.endswith(f"{line}\n")
     assert found.stderr.count("\n") == 1
-
-
-def test_the_help_of_a_run_has_its_flags(tmp_path):
-    found = run("finetune", "--help", cwd=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "--init-checkpoint" in found.stdout
 
 
 def test_a_run_finds_modules_of_the_directory(tmp_path):
