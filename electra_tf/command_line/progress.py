@@ -1,5 +1,6 @@
 """How far a long job is: one live line with figures and ETA, on stderr."""
 
+import contextlib
 import os
 import sys
 import time
@@ -91,26 +92,20 @@ class Progress:
             self._write("\n")
 
     def _draw(self) -> None:
-        if self._text == self._written:
-            return
-        if self._is_terminal:
-            self._write(f"{CLEAR}{_cut_to_terminal(self._text)}")
-        else:
-            self._write(self._text + "\n")
-        self._written = self._text
+        if self._text != self._written:
+            self._written = self._text
+            text = self._text + "\n"
+            if self._is_terminal:
+                # What fits into one line, where it is known how long that is.
+                with contextlib.suppress(OSError):
+                    size = os.get_terminal_size(sys.stderr.fileno())
+                    text = text[: size.columns - 1]
+                text = CLEAR + text.removesuffix("\n")
+            self._write(text)
 
     def _write(self, text: str) -> None:
         if self.is_shown:
             print(text, end="", file=sys.stderr, flush=True)
-
-
-def _cut_to_terminal(text: str) -> str:
-    """What fits into one line, where it is known how long that is."""
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:
-        return text
-    return text[: columns - 1] if columns else text
 
 
 def format_seconds(seconds: float) -> str:

@@ -90,7 +90,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     for flags, message in (
         (["wa"], "the following arguments are required: --checkpoint"),
         (["--checkpoint=x", "--file=none", "a"], "not both. Received: 1 text"),
-        (["--checkpoint=x", "--file=none"], "none, which does not exist"),
+        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
         ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
     ):
         try:

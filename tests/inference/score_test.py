@@ -114,7 +114,7 @@ def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
     checkpoint = f"--checkpoint={model_dir}"
     for flags, message in (
         (["wa"], "the following arguments are required: --checkpoint"),
-        (["--checkpoint=x", "--file=none"], "none, which does not exist"),
+        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
         ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
         ([checkpoint, "--batch-size=0", "a"], "at least 1, received '0'"),
         ([checkpoint, "--method=both", "a"], "invalid choice: 'both'"),
