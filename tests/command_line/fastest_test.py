@@ -124,19 +124,6 @@ def test_auto_of_other_machines_and_steps(machine, monkeypatch):
         fastest.settle(run_config(dtype_policy="auto", **workers))
 
 
-def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
-    before = dataclasses.asdict(run_config(num_parallel_parts=2))
-    run = run_config(micro_batch_size=1)
-    assert parts_and_threads(run, 32, before=before) == (1, 2)
-
-
-def test_cores_are_no_reason_where_threads_are_given(machine):
-    given = {"num_parallel_parts": 1, "num_intra_op_threads": 1}
-    run = run_config(dtype_policy="auto", **given)
-    _, said = fastest.settle(run, 32, LARGE)
-    assert said.endswith("='float32' (this CPU does not multiply bfloat16)")
-
-
 def test_what_a_run_began_with_goes_first(machine):
     machine(cores=4, flags="avx512_bf16")
     before = dataclasses.asdict(
@@ -208,3 +195,9 @@ def test_a_gpu_that_is_there_is_used(gpus, changes, number, is_compiled, line):
     ]
     finds = run.cluster_resolver != "slurm" and "tpu" not in changes.values()
     assert ((mine, "GPU") in gpus) == finds
+
+
+def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
+    before = dataclasses.asdict(run_config(num_parallel_parts=2))
+    run = run_config(micro_batch_size=1)
+    assert parts_and_threads(run, 32, before=before) == (1, 2)

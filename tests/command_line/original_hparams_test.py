@@ -124,16 +124,6 @@ def test_overrides_and_debug():
     assert debug.model.encoder.hidden_size == 144
 
 
-def test_tpu_and_paths():
-    config = pretraining(
-        use_tpu=True, tpu_name="mine", vocab_file="v.txt", model_dir="here"
-    )
-    assert config.run.distribution_strategy == "tpu"
-    assert config.run.tpu == "mine"
-    assert config.data.vocab_file == "v.txt"
-    assert config.run.model_dir == "here"
-
-
 @pytest.mark.parametrize(("value", "expected"), [(None, 0), (0, 0), (3, 3)])
 def test_none_and_0_keep_all_checkpoints(value, expected):
     found = pretraining(keep_checkpoint_max=value).run.keep_checkpoint_max
@@ -155,13 +145,6 @@ def test_the_vocabulary_of_all_models(tmp_path):
     own.write_text("x")
     assert vocab_file() == ""
     assert vocab_file(init_checkpoint="c") == str(own)
-
-
-def test_rates_are_the_released_code_s_whatever_is_given():
-    config = finetuning(learning_rate=1e-3, layerwise_lr_decay=1.0)
-    assert config.recipe == "released"
-    assert config.optimizer.learning_rate == 1e-3
-    assert config.optimizer.layerwise_lr_decay == 1.0
 
 
 @pytest.mark.parametrize(
@@ -243,15 +226,6 @@ def test_no_value_ends_in_a_traceback(call):
                 assert "\n" not in str(error)
                 refused += 1
     assert refused > 5 * len(table)
-
-
-def test_reads_json_and_files(tmp_path):
-    assert original_hparams.read(' {"mask_prob": 0.2}') == {"mask_prob": 0.2}
-    path = tmp_path / "hparams.json"
-    path.write_text('{"mask_prob": 0.3}', encoding="utf-8-sig")
-    assert original_hparams.read(str(path)) == {"mask_prob": 0.3}
-    path.write_text("[1]")
-    assert f"{path} (found [1])" in refusal(original_hparams.read, str(path))
 
 
 @pytest.mark.parametrize(
@@ -379,3 +353,22 @@ def test_every_setting_is_documented(command, hparams):
         if here.endswith(", same name"):
             here = f"{here.removesuffix(', same name')}.{name}"
         assert here == (hparam.parameter or "none")
+
+
+def test_tpu_and_paths():
+    config = pretraining(
+        use_tpu=True, tpu_name="mine", vocab_file="v.txt", model_dir="here"
+    )
+    assert config.run.distribution_strategy == "tpu"
+    assert config.run.tpu == "mine"
+    assert config.data.vocab_file == "v.txt"
+    assert config.run.model_dir == "here"
+
+
+def test_reads_json_and_files(tmp_path):
+    assert original_hparams.read(' {"mask_prob": 0.2}') == {"mask_prob": 0.2}
+    path = tmp_path / "hparams.json"
+    path.write_text('{"mask_prob": 0.3}', encoding="utf-8-sig")
+    assert original_hparams.read(str(path)) == {"mask_prob": 0.3}
+    path.write_text("[1]")
+    assert f"{path} (found [1])" in refusal(original_hparams.read, str(path))

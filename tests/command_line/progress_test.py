@@ -35,12 +35,6 @@ def test_format_seconds(seconds, text):
     assert progress.format_seconds(seconds) == text
 
 
-def test_format_metrics():
-    assert progress.format_metrics({}) == ""
-    found = progress.format_metrics({"loss": 1.23456, "examples/s": 12345.6})
-    assert found == "loss 1.235  examples/s 12346"
-
-
 def test_a_terminal_line_is_redrawn(monkeypatch, clock):
     out, live = train(monkeypatch, Terminal())
     clock[0] += 6
@@ -68,18 +62,6 @@ def test_a_file_gets_a_line_every_ten_seconds(monkeypatch, clock):
         "training step 1/100 | ETA 6:36",
         "training step 4/100 | ETA 6:24",
         "held-out",
-    ]
-
-
-def test_the_last_state_is_shown_in_the_end(monkeypatch, clock):
-    out, live = train(monkeypatch, io.StringIO(), 2)
-    clock[0] += 1
-    live.update(1)
-    live.update(2)
-    live.close()
-    assert out.getvalue().splitlines() == [
-        "training step 1/2 | ETA 0:01",
-        "training step 2/2 | ETA 0:00",
     ]
 
 

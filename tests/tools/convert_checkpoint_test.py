@@ -8,7 +8,6 @@ import signal
 import sys
 
 import pytest
-import tensorflow as tf
 
 from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import (
@@ -168,18 +167,6 @@ def test_another_vocabulary(
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_full_disk_is_one_line(tmp_path, pretrained, capsys, monkeypatch):
-    def fail(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, "{{node}} it; full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(electra_tf_format, "write", fail)
-        assert convert(pretrained, tmp_path / "ours") == 1
-    assert "error: Cannot write '" in (error := capsys.readouterr().err)
-    assert error.endswith("ours': it; full\n")
-    assert not (tmp_path / "ours").exists()
-
-
 def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
     assert convert(pretrained, pretrained) == 1
     error = capsys.readouterr().err
@@ -275,15 +262,3 @@ def test_settings_of_the_original(tmp_path, pretrained, capsys):
     assert convert(ours, tmp_path / "more", "original", flag)
     err = capsys.readouterr().err
     assert "--hparams is for checkpoints of the original. Received: " in err
-
-
-def test_a_mistyped_flag(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        convert("a", "b", "original", "--do-lower-case=yes")
-    error = capsys.readouterr().err
-    assert "expected true or false, received 'yes'" in error
-
-
-def test_refuses_an_input_that_is_not_there(tmp_path, capsys):
-    assert convert(tmp_path / "nothing", tmp_path / "ours") == 1
-    assert "nothing, does not exist" in capsys.readouterr().err
