@@ -148,8 +148,7 @@ class Command:
         for name in _FLAGS_OF_HPARAMS:
             if name in self.bindings and name in given:
                 hparams[name] = given[name]
-        translated = self.translate(hparams, args.data_dir, args.model_name)
-        return (), original_hparams.as_gin(translated)
+        return (), self.translate(hparams, args.data_dir, args.model_name)
 
     def _configure(self, args: Namespace):
         """The configuration, and what to call before step 1."""

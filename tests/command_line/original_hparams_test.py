@@ -32,7 +32,7 @@ TABLE_6 = {
 
 
 def load(configurable, bindings):
-    return gin_files.load(configurable, [], original_hparams.as_gin(bindings))
+    return gin_files.load(configurable, [], bindings)
 
 
 def pretraining(**hparams):
@@ -132,8 +132,9 @@ def test_none_and_0_keep_all_checkpoints(value, expected):
 
 def test_the_vocabulary_of_all_models(tmp_path):
     def vocab_file(**hparams):
-        found = original_hparams.finetuning(hparams, str(tmp_path), "m")
-        return found["FinetuningDataConfig.vocab_file"]
+        bindings = original_hparams.finetuning(hparams, str(tmp_path), "m")
+        config = load(finetuning_configs.FinetuningConfig, bindings)
+        return config.data.vocab_file
 
     assert vocab_file() == ""
     (tmp_path / "vocab.txt").write_text("x")
