@@ -70,7 +70,8 @@ def _predict(args: argparse.Namespace) -> None:
 
     model = predictor.ExportedModel(args.saved_model, args.outputs)
     is_json = args.input_format == "jsonl" or (
-        args.input_format == "auto" and text_lines.has_objects(args.file)
+        args.input_format == "auto"
+        and (args.file or "").lower().endswith(text_lines.OBJECTS)
     )
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()

@@ -6,6 +6,7 @@ docs/explain/performance.md. TensorFlow is imported only to ask GPUs what they
 multiply. It reads the number of threads when its first operation runs.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -17,7 +18,7 @@ from electra_tf.model import costs
 
 # What Linux calls a processor's products of bfloat16. Without them oneDNN
 # converts to float32 and back.
-_BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
+_BFLOAT16_FLAGS = "amx_bf16|avx512_bf16"
 _CPU_INFO = "/proc/cpuinfo"
 # Operations of a step that is cut in two, and of each part of more than two.
 # Smaller parts are as fast or slower, and each takes its time to trace.
@@ -177,14 +178,11 @@ def dtype_policy(
         return "float32", "not all GPUs here multiply bfloat16"
     if is_small:
         return "float32", "of steps as small bfloat16 is no faster"
-    flags: list[str] = []
-    if os.path.exists(_CPU_INFO):  # Of Linux.
+    text = ""
+    with contextlib.suppress(OSError):  # Of Linux.
         text = pathlib.Path(_CPU_INFO).read_text("utf-8", errors="replace")
-        found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-        flags = found[1].split() if found else []
-    for flag in _BFLOAT16_FLAGS:
-        if flag in flags:
-            return "mixed_bfloat16", f"this CPU multiplies bfloat16: {flag}"
+    if flag := re.search(rf"^flags\s*:.*\b({_BFLOAT16_FLAGS})\b", text, re.M):
+        return "mixed_bfloat16", f"this CPU multiplies bfloat16: {flag[1]}"
     return "float32", "this CPU does not multiply bfloat16"
 
 

@@ -16,7 +16,7 @@ from electra_tf.command_line import arguments
 _STDIN = "-"
 # Their lines are rows of several values.
 _TABLES = (".csv", ".json", ".parquet")
-_OBJECTS = (".jsonl", ".ndjson")
+OBJECTS = (".jsonl", ".ndjson")
 # Categories of what commands a terminal; marks that turn its direction.
 _CONTROL = ("Cc", "Cs")
 _MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -91,18 +91,13 @@ def read_batches(
         lines = _lines_of(sys.stdin.buffer, "standard input")
         return _in_batches(lines, batch_size)
     assert path is not None
-    if path.lower().endswith(_TABLES + _OBJECTS * (not takes_objects)):
+    if path.lower().endswith(_TABLES + OBJECTS * (not takes_objects)):
         raise ValueError(
             "Expected a file with one text a line"
             f"{', or .jsonl' * takes_objects}. Received: --file={path}, whose "
             "name is that of another kind: write its texts to a .txt"
         )
     return _in_batches(_lines_of(open(path, "rb"), path), batch_size)
-
-
-def has_objects(path: str | None) -> bool:
-    """Whether a file has JSON objects on its lines, by its name."""
-    return (path or "").lower().endswith(_OBJECTS)
 
 
 def _in_batches(lines: Iterator[Line], batch_size: int) -> Iterator[list[Line]]:

@@ -92,7 +92,7 @@ def test_other_devices_and_xla_have_their_own_ways(machine):
     ("flags", "expected", "reason"),
     [
         ("avx512_bf16 amx_tile", "mixed_bfloat16", "bfloat16: avx512_bf16"),
-        ("avx512_bf16 amx_bf16", "mixed_bfloat16", "bfloat16: amx_bf16"),
+        ("amx_bf16 avx512_fp16", "mixed_bfloat16", "bfloat16: amx_bf16"),
         ("avx512f avx512_vnni", "float32", "does not multiply bfloat16"),
     ],
 )
