@@ -52,8 +52,7 @@ def main(argv=None) -> int:
     )
     add = parser.add_argument
     whole = arguments.positive_int
-    add("--gin-file", action="append", required=True, help="as for the run")
-    add("--gin-param", action="append", default=[], help="as for the run")
+    arguments.add_gin(parser, required=True)
     add(
         "--hardware",
         action="append",

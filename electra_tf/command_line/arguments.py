@@ -136,6 +136,16 @@ def add_vocabulary(parser: ArgumentParser) -> None:
     parser.add_values(bool, do_lower_case=line)
 
 
+def add_gin(parser: ArgumentParser, required: bool = False) -> None:
+    """The flags of a configuration."""
+    line = "gin file; given several times, later ones override earlier ones"
+    given = {"action": "append", "default": []}
+    parser.add_argument("--gin-file", required=required, help=line, **given)
+    line = "gin binding that overrides the files, such as --gin_param="
+    line += "'RunConfig.num_train_steps=1000'"
+    parser.add_argument("--gin-param", help=line, **given)
+
+
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
     clear = CLEAR if sys.stderr.isatty() else ""

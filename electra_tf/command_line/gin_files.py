@@ -76,11 +76,6 @@ def load(
     return config
 
 
-def operative_config() -> str:
-    """The bindings that took effect, as a gin file."""
-    return gin.operative_config_str()
-
-
 def _find(path: str) -> str:
     """Where a gin file is that is called so."""
     path = os.path.expanduser(path)

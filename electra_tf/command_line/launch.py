@@ -8,6 +8,7 @@ import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
+import gin
 from absl import logging
 
 from electra_tf import configs, errors, model_directory
@@ -39,19 +40,7 @@ Base = tuple[Sequence[str], Sequence[str]]
 def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
     """The flags that all runs have."""
     parser = arguments.ArgumentParser(prog=prog, description=description)
-    parser.add_argument(
-        "--gin-file",
-        action="append",
-        default=[],
-        help="gin file; given several times, later ones override earlier ones.",
-    )
-    parser.add_argument(
-        "--gin-param",
-        action="append",
-        default=[],
-        help="gin binding that overrides the files, such as "
-        "--gin_param='RunConfig.num_train_steps=1000'.",
-    )
+    arguments.add_gin(parser)
     parser.add_values(
         str,
         hparams="In place of --gin_file: the --hparams of the original's "
@@ -190,5 +179,5 @@ class Command:
         ]
         config = dataclasses.replace(config, run=run)
         return config, functools.partial(
-            model_directory.begin, config, gin_files.operative_config(), flags
+            model_directory.begin, config, gin.operative_config_str(), flags
         )

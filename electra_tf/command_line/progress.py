@@ -1,6 +1,7 @@
 """How far a long job is: one live line with figures and ETA, on stderr."""
 
 import contextlib
+import datetime
 import os
 import sys
 import time
@@ -61,10 +62,11 @@ class Progress:
             share = f"{self.unit} {done}/{self.total}"
         left = "?"
         if done >= self.total:
-            left = format_seconds(0.0)
+            left = str(datetime.timedelta(0))
         elif done > self._first:
             rate = self.seconds / (done - self._first)
-            left = format_seconds(rate * (self.total - done))
+            seconds = round(rate * (self.total - done))
+            left = str(datetime.timedelta(seconds=seconds))
         parts = (f"{self.description} {share}", figures, f"ETA {left}")
         self.show(" | ".join(part for part in parts if part))
 
@@ -106,15 +108,6 @@ class Progress:
     def _write(self, text: str) -> None:
         if self.is_shown:
             print(text, end="", file=sys.stderr, flush=True)
-
-
-def format_seconds(seconds: float) -> str:
-    """3725 -> '1:02:05'."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{rest:02}"
-    return f"{minutes}:{rest:02}"
 
 
 def format_metrics(metrics: dict[str, float]) -> str:

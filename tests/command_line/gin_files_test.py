@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import gin
 import pytest
 import tensorflow as tf
 
@@ -128,7 +129,7 @@ def test_the_operative_config_parses_back(tmp_path, name):
         kind = finetuning_configs.FinetuningConfig
     config = gin_files_lib.load(kind, [str(GIN / f"{name}.gin")])
     written = tmp_path / "operative_config.gin"
-    written.write_text(gin_files_lib.operative_config())
+    written.write_text(gin.operative_config_str())
     assert gin_files_lib.load(kind, [str(written)]) == config
 
 
@@ -353,5 +354,5 @@ def test_the_record_of_default_questions_can_be_read(tmp_path):
     config = gin_files_lib.load(kind, [], params)
     assert config.question_answering == configs.QuestionAnsweringConfig()
     path = tmp_path / "operative_config.gin"
-    path.write_text(gin_files_lib.operative_config())
+    path.write_text(gin.operative_config_str())
     assert gin_files_lib.load(kind, [str(path)], []) == config

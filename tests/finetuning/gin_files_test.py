@@ -2,6 +2,7 @@
 
 import pathlib
 
+import gin
 import pytest
 
 from electra_tf import configs
@@ -39,7 +40,7 @@ def load(name):
 def test_loads_and_parses_back(name, tmp_path):
     config = load(name)
     written = tmp_path / "operative_config.gin"
-    written.write_text(gin_files.operative_config())
+    written.write_text(gin.operative_config_str())
     assert (
         gin_files.load(finetuning_configs.FinetuningConfig, [str(written)])
         == config
