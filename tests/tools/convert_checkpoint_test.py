@@ -72,10 +72,7 @@ def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
     assert os.listdir(tmp_path / "new") == ["hf"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--no-verify",)])
-def test_names_every_setting_that_stays_behind(
-    tmp_path, capsys, no_peers, flags
-):
+def test_names_every_setting_that_stays_behind(tmp_path, capsys, no_peers):
     vocabulary = dataclasses.replace(
         models.VOCABULARY, text_cleaning="kcelectra"
     )
@@ -109,7 +106,7 @@ def test_names_every_setting_that_stays_behind(
         ("model_garden", f"max_seq_length=9, {of_head}"),
         ("kerashub", f"{of_kerashub}{of_head}"),
     ):
-        assert convert(tmp_path / "ours", tmp_path / name, name, *flags) == 0
+        assert convert(tmp_path / "ours", tmp_path / name, name) == 0
         err = capsys.readouterr().err
         found = re.findall("note: the new format cannot hold: (.*)", err)
         assert found == [lost] * bool(lost), name

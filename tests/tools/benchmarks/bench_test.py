@@ -40,8 +40,6 @@ def toy(monkeypatch):
             "slow": a_contestant(seconds=0.2),
             "quick": a_contestant(),
             "absent": contest.Contestant("none", packages=("no_package",)),
-            "wrong": a_contestant(loss=1.0),
-            "broken": a_contestant(seconds=None),
         },
         chosen=("slow", "absent", "quick"),
         against=("slow", "absent"),

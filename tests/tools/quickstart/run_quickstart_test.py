@@ -72,7 +72,7 @@ def test_runs_a_step_and_keeps_its_seconds(folder, capfd):
 
 def test_a_failing_step_ends_it(folder):
     (folder / "fail.py").write_text("exit(3)")
-    with pytest.raises(ValueError, match="code 3: once that is mended, "):
+    with pytest.raises(ValueError, match="code 3: run the same again"):
         run_quickstart.run(step("a", f"python {folder}/fail.py now"))
     assert not (folder / "build/quickstart/seconds/a").exists()
 
