@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from electra_tf import errors
 
@@ -70,7 +70,7 @@ class ArgumentParser(argparse.ArgumentParser):
             `--no-flag`.
           **flags: Name -> help.
         """
-        settings: dict[str, object] = {"type": kind}
+        settings: dict[str, Any] = {"type": kind}
         if kind is bool:
             settings = {"type": boolean, "nargs": "?", "const": True}
             settings["metavar"] = "true|false"
@@ -78,7 +78,7 @@ class ArgumentParser(argparse.ArgumentParser):
             settings = {"choices": kind}
         for name, text in flags.items():
             flag = f"--{name.replace('_', '-')}"
-            self.add_argument(flag, help=text, **settings)  # type: ignore
+            self.add_argument(flag, help=text, **settings)
             if kind is bool:
                 self.add_argument(
                     *(f"--no-{flag[2:]}", f"--no{flag[2:]}"),
@@ -139,7 +139,7 @@ def add_vocabulary(parser: ArgumentParser) -> None:
 def add_gin(parser: ArgumentParser, required: bool = False) -> None:
     """The flags of a configuration."""
     line = "gin file; given several times, later ones override earlier ones"
-    given = {"action": "append", "default": []}
+    given: dict[str, Any] = {"action": "append", "default": []}
     parser.add_argument("--gin-file", required=required, help=line, **given)
     line = "gin binding that overrides the files, such as --gin_param="
     line += "'RunConfig.num_train_steps=1000'"

@@ -157,12 +157,12 @@ class Command:
         # CUDA, which is none.
         level = "2" if run.num_gpus or is_tpu else "3"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
-        step = ()
+        step: dict[str, typing.Any] = {}
         if isinstance(config, configs.PretrainingConfig):
             step = fastest.of_pretraining(config)
         before = model_directory.run_before(run)
         run, device = fastest.settle_devices(run)
-        run, chosen = fastest.settle(run, *step, before=before)
+        run, chosen = fastest.settle(run, before=before, **step)
         print(
             "\n".join(filter(None, [f"{device}, {run.dtype_policy}", chosen]))
         )

@@ -76,8 +76,9 @@ def read_batches(
     if texts:
         # What the shell passed, byte for byte.
         given = enumerate(map(os.fsencode, texts), start=1)
-        lines = (Line(f"text {number}", text) for number, text in given)
-        return _in_batches(lines, batch_size)
+        return _in_batches(
+            (Line(f"text {number}", text) for number, text in given), batch_size
+        )
     if path in (None, _STDIN):
         if sys.stdin is None:
             raise ValueError(

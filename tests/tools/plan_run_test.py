@@ -25,7 +25,7 @@ def test_an_open_dtype_is_settled(capsys, monkeypatch):
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])
     (policy,) = asked
     line, *_ = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"chosen: RunConfig.dtype_policy={policy!r} (")
+    assert line == f"chosen: RunConfig.dtype_policy={policy!r}"
 
 
 def test_what_the_run_computes_in_decides_the_row(capsys):
