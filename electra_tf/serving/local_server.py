@@ -281,9 +281,7 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--model-base-path", required=True, help="directory of the versions"
     )
-    parser.add_argument(
-        "--model-name", help="default: as --model_base_path is called"
-    )
+    parser.add_values(str, model_name="default: as --model_base_path is called")
     parser.add_argument(
         "--rest-api-port",
         type=_port,
