@@ -28,9 +28,7 @@ _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([0-9]+))?(:predict)?")
 # Python's types of the values of a tensor, by the kind of its NumPy dtype.
 _VALUES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
 
-_port = arguments.number(
-    int, lambda n: 0 <= n < 65536, "a port from 0 to 65535"
-)
+_port = arguments.number(int, range(65536).__contains__, "a port below 65536")
 
 
 class RequestError(Exception):
