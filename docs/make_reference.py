@@ -115,16 +115,14 @@ def _help(verb: str) -> str:
 
 
 def flags(text: str) -> dict[str, str]:
-    """Flag, as its help shows it -> what it does; of argparse or of absl."""
+    """Flag, as its help shows it -> what it does."""
     entries: list[list[str]] = []
     for line in text.split("\n"):
         if re.match(r"  -", line):
-            flag, _, rest = re.split(r"(: | {2,}|$)", line.strip(), maxsplit=1)
+            flag, _, rest = re.split(r"( {2,}|$)", line.strip(), maxsplit=1)
             entries.append([flag, rest])
         elif entries and re.match(r" {4}", line):
-            # absl says of types and repetitions what nobody asks here.
-            if not re.match(r" +(\(|repeat this)", line):
-                entries[-1][1] += " " + line.strip()
+            entries[-1][1] += " " + line.strip()
         elif not line.strip() and entries:
             break
     return {flag: text for flag, text in entries if "--help" not in flag}
@@ -133,10 +131,6 @@ def flags(text: str) -> dict[str, str]:
 def _line(flag: str, what: str) -> str:
     """`--seed SEED` says no more than `--seed`; choices are kept."""
     flag = re.sub(r"( \[?[A-Z_]+\]?)+(?=,|$)", "", flag)
-    choices = re.match(r"<([\w|]+)>: ", what)  # As absl has them.
-    if choices:
-        flag = f"{flag} {{{choices[1].replace('|', ',')}}}"
-        what = what[choices.end() :]
     clause = _clause(what, marks=",;:")
     return f"* `{flag}`: {clause}\n" if clause else f"* `{flag}`\n"
 

@@ -15,8 +15,6 @@ import os
 import subprocess
 import sys
 
-from absl import flags
-
 from electra_tf import configs, errors, model_directory, packaged
 from electra_tf.command_line import fastest, launch, original_hparams
 
@@ -37,13 +35,13 @@ _MANY_UNKNOWN = 0.01
 
 # Flag -> the parameter that it overrides, and what it is.
 _FLAGS = {
-    flags.DEFINE_float: {
+    float: {
         "learning_rate": (
             "OptimizerConfig.learning_rate",
             "Peak learning rate; the default is a fifth of the paper's.",
         ),
     },
-    flags.DEFINE_integer: {
+    int: {
         "num_train_steps": (
             "RunConfig.num_train_steps",
             f"Steps; by default {_EPOCHS} passes over the text, at most "
@@ -74,9 +72,8 @@ BINDINGS = {
 }
 
 
-def _prepare() -> launch.Base | None:
+def _prepare(values) -> launch.Base | None:
     """Builds the records; the gin file, and what the checkpoint decides."""
-    values = flags.FLAGS
     if not (values.checkpoint and values.corpus_dir and values.model_dir):
         return None
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -113,14 +110,14 @@ def _prepare() -> launch.Base | None:
             for name, value in sizes.as_dict(encoder).items()
         ),
         f"EncoderConfig.hidden_act = {encoder.hidden_act!r}",
-        *_generator(checkpoint, path),
+        *_generator(checkpoint, path, values.generator),
     ]
     os.makedirs(folder, exist_ok=True)
     vocabulary.write(vocab, folder)
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     records = os.path.join(folder, "records")
     held_out = manifest.folder_of(records, manifest.HELDOUT)
-    train, heldout = _build(records, vocab_file, length)
+    train, heldout = _build(values, records, vocab_file, length)
     least, most = _STEPS
     steps = math.ceil(_EPOCHS * train["examples"] / batch_size)
     steps = values.num_train_steps or min(max(steps, least), most)
@@ -137,12 +134,11 @@ def _prepare() -> launch.Base | None:
     return ["gin/adapt.gin"], params
 
 
-def _generator(checkpoint, path: str) -> list[str]:
+def _generator(checkpoint, path: str, named: str | None) -> list[str]:
     """Finds the generator that belongs to a discriminator; its bindings."""
     from electra_tf.checkpoints import reading, sizes
 
-    named = flags.FLAGS.generator or ""
-    source, generator = named, checkpoint.generator
+    source, generator = named or "", checkpoint.generator
     if generator is None or named:
         source = named or _partner(path)
         generator = None
@@ -195,7 +191,9 @@ def _partner(path: str) -> str:
     return other
 
 
-def _build(records: str, vocab_file: str, length: int) -> tuple[dict, dict]:
+def _build(
+    values, records: str, vocab_file: str, length: int
+) -> tuple[dict, dict]:
     """Builds the records, in a process of its own.
 
     Returns:
@@ -206,7 +204,6 @@ def _build(records: str, vocab_file: str, length: int) -> tuple[dict, dict]:
     """
     from electra_tf.pretraining_data import manifest
 
-    values = flags.FLAGS
     command = [
         *(sys.executable, str(packaged.door("electra_tf.__main__"))),
         "build-data",
@@ -237,7 +234,7 @@ def _build(records: str, vocab_file: str, length: int) -> tuple[dict, dict]:
     return totals[0], totals[1]
 
 
-def _run(config, before_training) -> None:
+def _run(config, before_training, args) -> None:
     from electra_tf import pretraining
     from electra_tf.training import metrics_log
 
@@ -290,36 +287,36 @@ def _fit(config: configs.PretrainingConfig) -> str:
     return line
 
 
-if __name__ == "__main__":
-    flags.DEFINE_string(
-        "checkpoint",
-        None,
-        "The pre-trained discriminator: a folder or a checkpoint of any format "
-        "that electra-tf convert reads, or hf://owner/name.",
+def main(argv=None) -> int:
+    """Parses the flags and adapts; returns the exit code."""
+    parser = launch.make_parser("electra-tf adapt", __doc__)
+    parser.add_values(
+        str,
+        checkpoint="The pre-trained discriminator: a folder or a checkpoint of "
+        "any format that electra-tf convert reads, or hf://owner/name.",
+        generator="Its generator, where it is neither in the checkpoint nor "
+        "called as --checkpoint with 'generator' in place of 'discriminator'.",
+        corpus_dir="Folder of text; see build-data.",
+        vocab_file="Where the checkpoint comes without a vocabulary.",
     )
-    flags.DEFINE_string(
-        "generator",
-        None,
-        "Its generator, where it is neither in the checkpoint nor called as "
-        "--checkpoint with 'generator' in place of 'discriminator'.",
+    parser.add_argument(
+        "--heldout-fraction",
+        type=float,
+        default=0.05,
+        help="Share of documents to score, not to learn.",
     )
-    flags.DEFINE_string("corpus_dir", None, "Folder of text; see build-data.")
-    flags.DEFINE_string(
-        "vocab_file", None, "Where the checkpoint comes without a vocabulary."
-    )
-    flags.DEFINE_float(
-        "heldout_fraction", 0.05, "Share of documents to score, not to learn."
-    )
-    for define, texts in _FLAGS.items():
-        for flag, (_, text) in texts.items():
-            define(flag, None, text)
-    flags.adopt_module_key_flags(launch)
-    launch.launch(
-        "adapt",
+    for kind, texts in _FLAGS.items():
+        parser.add_values(kind, **{flag: t for flag, (_, t) in texts.items()})
+    return launch.Command(
+        parser,
         configs.PretrainingConfig,
         _run,
         original_hparams.pretraining,
         BINDINGS,
         ("checkpoint", "corpus_dir", "model_dir"),
         _prepare,
-    )
+    ).main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

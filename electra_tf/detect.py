@@ -27,7 +27,9 @@ _BATCH_SIZE = 64
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = arguments.ArgumentParser(prog="detect", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf detect", description=__doc__
+    )
     text_lines.add_arguments(parser)
     parser.add_argument(
         "--checkpoint",
@@ -67,7 +69,7 @@ def _detect(args: argparse.Namespace) -> None:
         files.write_atomically(
             args.html, judged_text.render(kept, args.checkpoint)
         )
-        arguments.say("detect", f"wrote {args.html}")
+        arguments.say("electra-tf detect", f"wrote {args.html}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,7 +25,9 @@ from electra_tf.inference import exchange
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = arguments.ArgumentParser(prog="predict", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf predict", description=__doc__
+    )
     text_lines.add_arguments(parser)
     parser.add_argument(
         "--saved-model",
@@ -68,7 +70,8 @@ def _predict(args: argparse.Namespace) -> None:
 
     model = predictor.ExportedModel(args.saved_model, args.outputs)
     is_json = args.input_format == "jsonl" or (
-        args.input_format == "auto" and text_lines.has_objects(args.file)
+        args.input_format == "auto"
+        and (args.file or "").lower().endswith(text_lines.OBJECTS)
     )
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()

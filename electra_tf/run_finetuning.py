@@ -16,26 +16,11 @@ Run it again after an interruption and it goes on from its last checkpoint.
 """
 
 import os
-from collections.abc import Callable
-
-from absl import flags
+import sys
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
-
-
-def _define_task_type(name: str, default: None, text: str) -> None:
-    kinds = ["auto", *finetuning_configs.TASK_TYPES]
-    flags.DEFINE_enum(name, default, kinds, text)
-
-
-def _define_long_texts(name: str, default: None, text: str) -> None:
-    flags.DEFINE_enum(name, default, finetuning_configs.LONG_TEXTS, text)
-
-
-def _define_pooling(name: str, default: None, text: str) -> None:
-    flags.DEFINE_enum(name, default, configs.POOLINGS, text)
 
 
 def _flag_of(parameter: str) -> str:
@@ -45,8 +30,8 @@ def _flag_of(parameter: str) -> str:
 
 # Parameters that are different in every run, each with a flag; the rest is
 # gin's.
-_FLAGS: dict[Callable, dict[str, str]] = {
-    flags.DEFINE_string: {
+_FLAGS: dict[type | tuple[str, ...], dict[str, str]] = {
+    str: {
         "FinetuningConfig.init_checkpoint": (
             "Pre-trained model: a model directory, or a checkpoint of any "
             "format that electra-tf convert reads."
@@ -88,7 +73,7 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "or as in yes=19,no=1."
         ),
     },
-    flags.DEFINE_integer: {
+    int: {
         "FinetuningDataConfig.folds": (
             "Cross-validation over --train_file, instead of --dev_file: as "
             "many models, each scored on the rows that it has not seen."
@@ -112,7 +97,7 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "after which training ends; the best weights are taken."
         ),
     },
-    flags.DEFINE_boolean: {
+    bool: {
         "FinetuningDataConfig.eval_only": (
             "Train nothing, and score --dev_file and --test_file with the "
             "models of the run in --model_dir; nothing else need be given."
@@ -128,26 +113,26 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "Go on with the head of --init_checkpoint."
         ),
     },
-    _define_task_type: {
+    ("auto", *finetuning_configs.TASK_TYPES): {
         "FinetuningDataConfig.task_type": (
             "What the labels of the files are; auto takes lists and labels "
             "with a | for several a row, numbers with a point for regression, "
             "lists of words for tagging, and all else for classes."
         ),
     },
-    _define_long_texts: {
+    tuple(finetuning_configs.LONG_TEXTS): {
         "FinetuningDataConfig.long_texts": (
             "Texts longer than --max_seq_length are cut, or read in windows "
             "that overlap, whose logits are averaged."
         ),
     },
-    _define_pooling: {
+    tuple(configs.POOLINGS): {
         "FinetuningConfig.pooling": (
             "What the head reads of a text: the first token's vector, as the "
             "original, or the mean of all tokens' vectors."
         ),
     },
-    flags.DEFINE_float: {
+    float: {
         "FinetuningDataConfig.dev_fraction": (
             "Part of --train_file that is held out and scored, instead of "
             "--dev_file."
@@ -190,7 +175,7 @@ def _score(config) -> None:
     _tell(found, "scores and predictions", (found or {}).get("directory", ""))
 
 
-def _run_or_score(config, before_training) -> None:
+def _run_or_score(config, before_training, args) -> None:
     if config.data.eval_only:
         _score(config)
     else:
@@ -211,16 +196,16 @@ def _tell(found: dict | None, what: str, directory: str) -> None:
         print(f"report: {report}")
 
 
-def _trained_run() -> launch.Base | None:
+def _trained_run(args) -> launch.Base | None:
     """What --eval_only goes by: the run in --model_dir, but for its files."""
-    if not flags.FLAGS.eval_only:
+    if not args.eval_only:
         return None
-    model_dir = flags.FLAGS.model_dir
-    if flags.FLAGS.init_checkpoint is not None:
+    model_dir = args.model_dir
+    if args.init_checkpoint is not None:
         raise errors.ConfigError(
             "Expected no --init_checkpoint with --eval_only, which asks the "
             "models of --model_dir. Received: "
-            f"--init_checkpoint={flags.FLAGS.init_checkpoint}"
+            f"--init_checkpoint={args.init_checkpoint}"
         )
     if not model_dir:
         raise errors.ConfigError(
@@ -241,17 +226,21 @@ def _trained_run() -> launch.Base | None:
     ]
 
 
-if __name__ == "__main__":
-    for define, texts in _FLAGS.items():
-        for parameter, text in texts.items():
-            define(_flag_of(parameter), None, text)
-    flags.adopt_module_key_flags(launch)
-    launch.launch(
-        "run_finetuning",
+def main(argv=None) -> int:
+    """Parses the flags and fine-tunes; returns the exit code."""
+    parser = launch.make_parser("electra-tf finetune", __doc__)
+    for kind, texts in _FLAGS.items():
+        parser.add_values(kind, **{_flag_of(p): t for p, t in texts.items()})
+    return launch.Command(
+        parser,
         finetuning_configs.FinetuningConfig,
         _run_or_score,
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),
         _trained_run,
-    )
+    ).main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -28,7 +28,9 @@ _TEXTS_AT_ONCE = 64
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = arguments.ArgumentParser(prog="score", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf score", description=__doc__
+    )
     text_lines.add_arguments(parser)
     parser.add_argument(
         "--checkpoint",
@@ -79,7 +81,7 @@ def _score(args: argparse.Namespace) -> None:
         *(args.checkpoint, args.vocab_file, args.method, args.batch_size),
         do_lower_case=args.do_lower_case,
     )
-    arguments.say("score", scorer_lib.DESCRIPTIONS[scorer.method])
+    arguments.say("electra-tf score", scorer_lib.DESCRIPTIONS[scorer.method])
 
     def score(batch: list[Line]) -> list[ScoredText]:
         return scorer.score(
@@ -103,7 +105,7 @@ def _score(args: argparse.Namespace) -> None:
         num_cut += sum(scored.num_left_out > 0 for scored in batch)
     if num_cut:
         arguments.say(
-            "score",
+            "electra-tf score",
             f"cut {num_cut} of {num_scored} texts after {scorer.most_tokens} "
             "tokens",
         )

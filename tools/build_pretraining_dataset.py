@@ -26,7 +26,7 @@ from electra_tf.pretraining_data import building
 def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="build_pretraining_dataset", description=__doc__
+        prog="electra-tf build-data", description=__doc__
     )
     building.add_local_flags(parser)
     return arguments.run(building.build_dataset, parser, argv)

@@ -28,19 +28,10 @@ from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building
 
 
-def build_dataset(
-    args: argparse.Namespace, beam_args: Sequence[str] = ()
-) -> None:
+def build_dataset(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     """Builds the data set: see `beam.build_dataset`."""
-    try:
-        from electra_tf.pretraining_data import beam
-    except ModuleNotFoundError as error:
-        if error.name != "apache_beam":
-            raise
-        raise ValueError(
-            "Expected Apache Beam. Received: an installation without it; "
-            "pip install 'electra_tf[beam]'"
-        ) from None
+    from electra_tf.pretraining_data import beam
+
     beam.build_dataset(args, beam_args)
 
 

@@ -27,7 +27,7 @@ _coverage = arguments.number(
     float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
 )
 _num_unused = arguments.number(
-    arguments.digits, lambda n: n >= 0, "a whole number of at least 0"
+    int, lambda n: n >= 0, "a whole number of at least 0"
 )
 
 
@@ -40,7 +40,9 @@ def build_vocab(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and learns; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="build_vocab", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf build-vocab", description=__doc__
+    )
     add = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(

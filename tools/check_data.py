@@ -56,29 +56,16 @@ def check_data(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and checks; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="check_data", description=__doc__)
-    add = parser.add_argument
-    add(
-        "--data",
-        help="Glob of TFRecord files, globs separated by commas, or a folder "
+    parser = arguments.ArgumentParser(
+        prog="electra-tf check-data", description=__doc__
+    )
+    parser.add_values(
+        str,
+        data="Glob of TFRecord files, globs separated by commas, or a folder "
         "that the builder wrote (default: the run's train_files).",
+        vocab_file="Vocabulary, one token a line (default: the run's).",
     )
-    add(
-        "--vocab-file",
-        help="Vocabulary, one token a line (default: the run's).",
-    )
-    add(
-        "--gin-file",
-        action="append",
-        default=[],
-        help="Configuration of the run that the data are for.",
-    )
-    add(
-        "--gin-param",
-        action="append",
-        default=[],
-        help="Binding that overrides the files.",
-    )
+    arguments.add_gin(parser)
     return arguments.run(check_data, parser, argv)
 
 

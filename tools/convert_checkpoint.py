@@ -35,19 +35,15 @@ OUTPUT_FORMATS = (
 def main(argv=None) -> int:
     """Parses the flags and converts; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="convert_checkpoint", description=__doc__
+        prog="electra-tf convert", description=__doc__
     )
     add = parser.add_argument
     add("--input", required=True, help="the checkpoint, of any format")
     add("--output", required=True, help="a folder that is new or empty")
     add("--output-format", required=True, choices=OUTPUT_FORMATS)
     arguments.add_vocabulary(parser)
-    add(
-        "--strip-accents",
-        type=arguments.boolean,
-        metavar="true|false",
-        help="whether accents are dropped (default: with lower-casing)",
-    )
+    line = "whether accents are dropped (default: with lower-casing)"
+    parser.add_values(bool, strip_accents=line)
     add(
         "--hparams",
         metavar="FILE",

@@ -23,7 +23,7 @@ from electra_tf.serving import kinds
 def main(argv=None) -> int:
     """Parses the flags and exports; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="export_saved_model", description=__doc__
+        prog="electra-tf export", description=__doc__
     )
     add = parser.add_argument
     add(

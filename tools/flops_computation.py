@@ -32,7 +32,7 @@ def _print_table(args: argparse.Namespace) -> None:
 def main(argv=None) -> int:
     """Prints the table; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="flops_computation", description=__doc__
+        prog="electra-tf flops", description=__doc__
     )
     add = parser.add_argument
     add(

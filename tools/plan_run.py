@@ -32,7 +32,7 @@ def _plan(args: argparse.Namespace) -> None:
     )
     run = config.run
     if plan.THIS_CPU in (args.hardware or ()):
-        _, step_flops = fastest.of_pretraining(config)
+        step_flops = fastest.of_pretraining(config)["step_flops"]
         run, chosen = fastest.settle(run, step_flops=step_flops)
         if chosen:
             print(chosen)
@@ -47,18 +47,19 @@ def _plan(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Prints the plan; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="plan_run", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf plan", description=__doc__
+    )
     add = parser.add_argument
     whole = arguments.positive_int
-    add("--gin-file", action="append", required=True, help="as for the run")
-    add("--gin-param", action="append", default=[], help="as for the run")
+    arguments.add_gin(parser, required=True)
     add(
         "--hardware",
         action="append",
         choices=[*plan.HARDWARE, plan.THIS_CPU],
         help="may be repeated (default: the whole table)",
     )
-    add("--num-devices", type=whole, default=1, help="(default: %(default)s)")
+    add("--num-devices", type=whole, default=1, help="devices (default 1)")
     add(
         "--micro-batch-size",
         type=whole,

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 from electra_tf import errors
 
@@ -17,15 +17,8 @@ N = TypeVar("N", int, float)
 EXIT_STOPPED = 75
 # Of a command line that is none.
 EXIT_USAGE = 2
-
-# What the user typed to get here, where that is not the name of the door.
-_called = ""
-
-
-def call_it(name: str) -> None:
-    """Gives this process's command another name in what it says."""
-    global _called
-    _called = name
+# Packages that some commands need -> the extra that installs them.
+_EXTRAS = {"waitress": "serving", "apache_beam": "beam"}
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -40,47 +33,60 @@ class ArgumentParser(argparse.ArgumentParser):
         kwargs.setdefault(
             "formatter_class", argparse.RawDescriptionHelpFormatter
         )
-        if _called:
-            kwargs["prog"] = _called
         super().__init__(**kwargs)
 
     def parse_known_args(self, args=None, namespace=None):
         args = list(sys.argv[1:] if args is None else args)
         # What is behind "--" is no flag, whatever it looks like.
         end = args.index("--") if "--" in args else len(args)
-        flags = [respelled(arg, "_", "-") for arg in args[:end]]
-        return super().parse_known_args(flags + args[end:], namespace)
+        for place, arg in enumerate(args[:end]):
+            if arg.startswith("--"):
+                flag, equals, value = arg.partition("=")
+                args[place] = flag.replace("_", "-") + equals + value
+        return super().parse_known_args(args, namespace)
+
+    def parse_args(self, args=None, namespace=None):
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            hint = errors.did_you_mean(name, self._option_string_actions)
+            line = f"unrecognized arguments: {' '.join(unknown)}"
+            self.error(f"{line}.{hint}" if hint else line)
+        return parsed
+
+    def exit(self, status=0, message=None) -> NoReturn:
+        if message:
+            print(end=message, file=sys.stderr)
+        sys.exit(written(self.prog, status))
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see --help)\n")
 
+    def add_values(self, kind: type | tuple[str, ...], /, **flags: str) -> None:
+        """Adds flags that are None unless they are given.
 
-def respelled(arg: str, old: str, new: str) -> str:
-    """A flag with another sign between the words of its name.
-
-    Args:
-      arg: Such as "--data_dir=my_data"; what is no flag stays as it is.
-      old: Such as "_".
-      new: Such as "-".
-
-    Returns:
-      Such as "--data-dir=my_data".
-    """
-    if not arg.startswith("--"):
-        return arg
-    name, equals, value = arg.partition("=")
-    return "--" + name[2:].replace(old, new) + equals + value
-
-
-def digits(text: str) -> int:
-    """A whole number that has digits alone: no sign, blank or underscore.
-
-    Raises:
-      ValueError: If it is no such.
-    """
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"Expected digits. Received: {text!r}")
-    return int(text)
+        Args:
+          kind: str, int, float, choices, or bool: `--flag`, `--flag=False` or
+            `--no-flag`.
+          **flags: Name -> help.
+        """
+        settings: dict[str, Any] = {"type": kind}
+        if kind is bool:
+            settings = {"type": boolean, "nargs": "?", "const": True}
+            settings["metavar"] = "true|false"
+        elif isinstance(kind, tuple):
+            settings = {"choices": kind}
+        for name, text in flags.items():
+            flag = f"--{name.replace('_', '-')}"
+            self.add_argument(flag, help=text, **settings)
+            if kind is bool:
+                self.add_argument(
+                    *(f"--no-{flag[2:]}", f"--no{flag[2:]}"),
+                    dest=name,
+                    action="store_const",
+                    const=False,
+                    help=argparse.SUPPRESS,
+                )
 
 
 def number(
@@ -122,38 +128,28 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def add_vocabulary(parser: argparse.ArgumentParser) -> None:
+def add_vocabulary(parser: ArgumentParser) -> None:
     """The flags for what a checkpoint may not say of its vocabulary."""
-    parser.add_argument(
-        "--vocab-file",
-        help="the vocabulary, one token a line, where the checkpoint has none",
-    )
-    parser.add_argument(
-        "--do-lower-case",
-        type=boolean,
-        metavar="true|false",
-        help="whether text is lower-cased, where the checkpoint does not say",
-    )
+    line = "the vocabulary, one token a line, where the checkpoint has none"
+    parser.add_values(str, vocab_file=line)
+    line = "whether text is lower-cased, where the checkpoint does not say"
+    parser.add_values(bool, do_lower_case=line)
+
+
+def add_gin(parser: ArgumentParser, required: bool = False) -> None:
+    """The flags of a configuration."""
+    line = "gin file; given several times, later ones override earlier ones"
+    given: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--gin-file", required=required, help=line, **given)
+    line = "gin binding that overrides the files, such as --gin_param="
+    line += "'RunConfig.num_train_steps=1000'"
+    parser.add_argument("--gin-param", help=line, **given)
 
 
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
     clear = CLEAR if sys.stderr.isatty() else ""
-    print(f"{clear}{_called or prog}: {message}", file=sys.stderr)
-
-
-def show_warnings(prog: str) -> None:
-    """Has `errors.warn` give each of its lines once, on stderr."""
-    show = warnings.showwarning
-
-    def show_line(message, category, *args, **kwargs) -> None:
-        if issubclass(category, errors.Notice):
-            say(prog, f"note: {message}")
-        else:
-            show(message, category, *args, **kwargs)
-
-    warnings.simplefilter("once", errors.Notice)
-    warnings.showwarning = show_line
+    print(f"{clear}{prog}: {message}", file=sys.stderr)
 
 
 def run(
@@ -161,22 +157,14 @@ def run(
     parser: ArgumentParser,
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Parses the flags and runs a command, mistakes ending in one line.
+    """Parses the flags and runs a command: see `ended`.
 
     Args:
-      command: Does the work, and may return an exit code; raises ValueError on
-        what a user can mend.
+      command: Does the work, and may return an exit code.
       parser: The flags.
       argv: The arguments; those of the process by default.
-
-    Returns:
-      The exit code: that of the command, or 0; 1 after an error, or 130 after
-      Ctrl-C.
     """
-    try:
-        args = parser.parse_args(argv)
-    except SystemExit as leaving:  # After --help, or a mistake.
-        sys.exit(written(parser.prog, cast(int, leaving.code)))
+    args = parser.parse_args(argv)
     # TensorFlow's notes on the machine would bury the one line that matters,
     # and without a GPU it prints an error about CUDA, which is none.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -190,66 +178,62 @@ def ended(
 ) -> int:
     """Does the work of a command, whose mistakes end in one line.
 
+    Each line of `errors.warn` is shown once.
+
     Args:
       prog: The command.
-      work: May return an exit code; see `run` for what it may raise.
+      work: May return an exit code; raises ValueError on what a user can mend.
       of_memory: What to do where memory runs out.
 
     Returns:
-      The exit code; `EXIT_STOPPED` after `errors.Stopped`.
+      The exit code: that of the work, or 0; 1 after an error, 130 after Ctrl-C,
+      `EXIT_STOPPED` after `errors.Stopped`.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # UTF-8 whatever the locale says. Names of files that are not UTF-8 keep
         # their way of being written.
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
-    show_warnings(prog)
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # Whatever its keras.json says.
+    show = warnings.showwarning
+
+    def show_line(message, category, *args, **kwargs) -> None:
+        if issubclass(category, errors.Notice):
+            say(prog, f"note: {message}")
+        else:
+            show(message, category, *args, **kwargs)
+
+    warnings.simplefilter("once", errors.Notice)
+    warnings.showwarning = show_line
+    code = 1
     try:
-        use_tensorflow()
         code = work() or 0
     except errors.Stopped as stopped:
         print(stopped, file=sys.stderr)
         code = EXIT_STOPPED
     except BrokenPipeError:
-        code = 1  # As `written` has it.
+        pass  # As `written` has it.
+    except (ValueError, OSError, errors.TrainingError) as error:
+        say(prog, "error: " + " ".join(str(error).split()))
     except Exception as error:
-        line = mendable(error, of_memory)
-        if line is None:
+        name = getattr(error, "name", None)
+        if isinstance(error, ModuleNotFoundError) and name in _EXTRAS:
+            extra = f"pip install 'electra_tf[{_EXTRAS[name]}]'"
+            say(prog, f"error: {name} is not installed: {extra}")
+            return 1
+        # TensorFlow's, which is not imported here.
+        is_of_device = type(error).__name__ == "ResourceExhaustedError"
+        if not (is_of_device or isinstance(error, MemoryError)):
             raise
-        say(prog, "error: " + " ".join(line.split()))
-        code = 1
+        line = errors.first_line(error) or "a MemoryError"
+        say(
+            prog,
+            "error: Expected work that there is the memory for: "
+            f"{of_memory}. Received: {' '.join(line.split())}",
+        )
     except KeyboardInterrupt:
         say(prog, "interrupted")
         code = 130
     return written(prog, code)
-
-
-def mendable(error: Exception, of_memory: str) -> str | None:
-    """What a user can do about an error; None where the code is wrong."""
-    if isinstance(error, ValueError | OSError | errors.TrainingError):
-        return str(error)
-    # TensorFlow's, which is not imported here.
-    is_of_device = type(error).__name__ == "ResourceExhaustedError"
-    if is_of_device or isinstance(error, MemoryError):
-        return (
-            f"Expected work that there is the memory for: {of_memory}. "
-            f"Received: {errors.first_line(error) or 'a MemoryError'}"
-        )
-    return None
-
-
-def use_tensorflow() -> None:
-    """Has Keras compute by TensorFlow, whatever its keras.json says.
-
-    Raises:
-      ValueError: If the environment asks for another backend.
-    """
-    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if backend != "tensorflow":
-        raise ValueError(
-            "Expected Keras on TensorFlow. Received: the environment variable "
-            f"KERAS_BACKEND={backend}"
-        )
-    os.environ["KERAS_BACKEND"] = backend
 
 
 def written(prog: str, code: int = 0, text: str = "") -> int:
@@ -259,14 +243,11 @@ def written(prog: str, code: int = 0, text: str = "") -> int:
       prog: The command.
       code: Its exit code if that can be written.
       text: The last.
-
-    Returns:
-      The exit code. What cannot be written is given up: Python would complain
-      of it once more at its end.
     """
     try:
         print(end=text, flush=True)
     except OSError as error:
+        # It is given up: Python would complain of it once more at its end.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # Who reads the output, such as `head`, has seen enough.

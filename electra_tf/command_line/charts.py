@@ -44,45 +44,35 @@ def new_figure(width: float, height: float):
 
 
 def to_html(figure, name: str, title: str, told: Sequence[str]) -> page.Html:
-    """The drawing below its title; `told` is what a screen reader says."""
+    """The drawing below its title, in the page's colours and width.
+
+    Args:
+      figure: Of `new_figure`.
+      name: Keeps the ids of several drawings apart.
+      title: Of the drawing.
+      told: What a screen reader says.
+    """
     import matplotlib
 
     buffer = io.StringIO()
     with matplotlib.rc_context(
         {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}
     ):
-        figure.savefig(
-            buffer,
-            format="svg",
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
-        )
-    svg = adapt_svg(buffer.getvalue(), name, f"{title}: {'; '.join(told)}")
-    return page.fill(
-        "<figure><figcaption>{title}</figcaption>{svg}</figure>",
-        title=title,
-        svg=page.Html(svg),
-    )
-
-
-def adapt_svg(svg: str, name: str, description: str) -> str:
-    """Makes matplotlib's drawing part of a page.
-
-    Args:
-      svg: The drawing.
-      name: Prefix that keeps the ids of several drawings apart.
-      description: What a screen reader says.
-
-    Returns:
-      An <svg> element in the page's colours and as wide as there is room.
-    """
-    label = html.escape(description)
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", metadata=metadata)
+    svg = buffer.getvalue()
+    label = html.escape(f"{title}: {'; '.join(told)}")
     svg = f'<svg role="img" aria-label="{label}"' + svg[svg.index("<svg") + 4 :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' width="[^"]*" height="[^"]*"', "", svg, count=1)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     for colour, variable in _COLOURS.items():
         svg = svg.replace(colour, variable)
-    return svg
+    return page.fill(
+        "<figure><figcaption>{title}</figcaption>{svg}</figure>",
+        title=title,
+        svg=page.Html(svg),
+    )
 
 
 # (step, value), in order.
@@ -114,12 +104,12 @@ STYLES: dict[str, dict] = {
 }
 
 
-def training_points(log: Sequence[Mapping], metric: str) -> list:
-    """The course of a metric in training, from the lines of `metrics_log`."""
+def points(log: Sequence[Mapping], split: str, metric: str) -> list:
+    """The course of a metric, from the lines of `metrics_log`."""
     return [
         (line["step"], line[metric])
         for line in log
-        if line["split"] == "train" and metric in line
+        if line["split"] == split and metric in line
     ]
 
 

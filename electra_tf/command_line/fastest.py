@@ -6,10 +6,12 @@ docs/explain/performance.md. TensorFlow is imported only to ask GPUs what they
 multiply. It reads the number of threads when its first operation runs.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
+import typing
 from collections.abc import Mapping
 
 from electra_tf import configs, errors
@@ -17,7 +19,7 @@ from electra_tf.model import costs
 
 # What Linux calls a processor's products of bfloat16. Without them oneDNN
 # converts to float32 and back.
-_BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
+_BFLOAT16 = r"^flags\s*:.*\b(amx_bf16|avx512_bf16)\b"
 _CPU_INFO = "/proc/cpuinfo"
 # Operations of a step that is cut in two, and of each part of more than two.
 # Smaller parts are as fast or slower, and each takes its time to trace.
@@ -51,42 +53,29 @@ def settle(
       ConfigError: If it leaves the dtype open to workers that may differ.
     """
     is_small = step_flops is not None and step_flops < _LEAST_FLOPS_OF_A_STEP
-    chosen: dict[str, object] = {}
-    reasons = []
+    chosen: dict[str, typing.Any] = {}
     before = before or {}
     if run.dtype_policy == configs.AUTO:
-        chosen["dtype_policy"] = before.get("dtype_policy")
-        if not chosen["dtype_policy"]:
-            if run.distribution_strategy == "multi_worker_mirrored":
-                raise errors.ConfigError(
-                    "Expected a RunConfig.dtype_policy that all workers have, "
-                    "whatever their processors. Received: 'auto' with "
-                    "distribution_strategy='multi_worker_mirrored'"
-                )
-            chosen["dtype_policy"], reason = dtype_policy(run, is_small)
-            reasons.append(reason)
+        policy = before.get("dtype_policy")
+        if not policy and run.distribution_strategy == "multi_worker_mirrored":
+            raise errors.ConfigError(
+                "Expected a RunConfig.dtype_policy that all workers have, "
+                "whatever their processors. Received: 'auto' with "
+                "distribution_strategy='multi_worker_mirrored'"
+            )
+        chosen["dtype_policy"] = policy or dtype_policy(run, is_small)
     uses_cpu = run.distribution_strategy == "one_device" and not run.num_gpus
     if uses_cpu and not run.jit_compile and batch_size and step_flops:
-        cores = num_cores()
         share = min(run.micro_batch_size or batch_size, batch_size)
         parts = run.num_parallel_parts or before.get("num_parallel_parts") or 0
         # A run that goes on may have other micro-batches.
         if not parts or (not run.num_parallel_parts and share % parts):
-            parts = _num_parts(share, cores, step_flops * share / batch_size)
-        threads = 1 if is_small else -(-cores // parts)
+            parts = _num_parts(share, step_flops * share / batch_size)
+        threads = 1 if is_small else -(-num_cores() // parts)
         wanted = {"num_parallel_parts": parts, "num_intra_op_threads": threads}
-        wanted = {k: v for k, v in wanted.items() if not getattr(run, k)}
-        if wanted:
-            chosen |= wanted
-            reasons.append(f"{cores} core{'s' if cores > 1 else ''}")
-    if not chosen:
-        return run, ""
+        chosen |= {k: v for k, v in wanted.items() if not getattr(run, k)}
     said = ", ".join(f"RunConfig.{k}={v!r}" for k, v in chosen.items())
-    because = f" ({'; '.join(reasons)})" if reasons else ""
-    return (
-        dataclasses.replace(run, **chosen),  # type: ignore[arg-type]
-        f"chosen: {said}{because}",
-    )
+    return dataclasses.replace(run, **chosen), said and f"chosen: {said}"
 
 
 def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
@@ -139,26 +128,25 @@ def settle_devices(run: configs.RunConfig) -> tuple[configs.RunConfig, str]:
     )
 
 
-def _num_parts(examples: int, cores: int, step_flops: float) -> int:
+def _num_parts(examples: int, step_flops: float) -> int:
     """The most parts that are equal, large enough, and have a core each."""
     enough = int(step_flops / _LEAST_FLOPS_OF_A_PART)
     if step_flops >= _LEAST_FLOPS_OF_TWO_PARTS:
         enough = max(2, enough)
-    most = min(cores, enough)
+    most = min(num_cores(), enough)
     return next((n for n in range(most, 0, -1) if examples % n == 0), 1)
 
 
-def of_pretraining(config: configs.PretrainingConfig) -> tuple[int, float]:
-    """Examples of a step, and its matrix products in the discriminator."""
+def of_pretraining(config: configs.PretrainingConfig) -> dict:
+    """What `settle` takes of a step: examples, the discriminator's FLOPs."""
     network = costs.Network(config.model.encoder, config.model.max_seq_length)
     size = config.data.train_batch_size
-    return size, size * costs.of_training_example([network])
+    flops = size * costs.of_training_example([network])
+    return {"batch_size": size, "step_flops": flops}
 
 
-def dtype_policy(
-    run: configs.RunConfig, is_small: bool = False
-) -> tuple[str, str]:
-    """What 'auto' stands for on the devices of a run, and why.
+def dtype_policy(run: configs.RunConfig, is_small: bool = False) -> str:
+    """What 'auto' stands for on the devices of a run.
 
     Args:
       run: Of the run.
@@ -169,23 +157,15 @@ def dtype_policy(
       on GPUs since compute capability 8.0, and of large steps on CPUs that say
       so; otherwise 'float32'.
     """
-    if run.distribution_strategy == "tpu":
-        return "mixed_bfloat16", "a TPU multiplies bfloat16"
-    if run.num_gpus:
-        if _gpus_have_bfloat16():
-            return "mixed_bfloat16", "these GPUs multiply bfloat16"
-        return "float32", "not all GPUs here multiply bfloat16"
-    if is_small:
-        return "float32", "of steps as small bfloat16 is no faster"
-    flags: list[str] = []
-    if os.path.exists(_CPU_INFO):  # Of Linux.
-        text = pathlib.Path(_CPU_INFO).read_text("utf-8", errors="replace")
-        found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-        flags = found[1].split() if found else []
-    for flag in _BFLOAT16_FLAGS:
-        if flag in flags:
-            return "mixed_bfloat16", f"this CPU multiplies bfloat16: {flag}"
-    return "float32", "this CPU does not multiply bfloat16"
+    multiplies = run.distribution_strategy == "tpu"
+    if not multiplies and run.num_gpus:
+        multiplies = _gpus_have_bfloat16()
+    elif not (multiplies or is_small):
+        text = ""
+        with contextlib.suppress(OSError):  # Of Linux.
+            text = pathlib.Path(_CPU_INFO).read_text("utf-8", errors="replace")
+        multiplies = bool(re.search(_BFLOAT16, text, re.MULTILINE))
+    return "mixed_bfloat16" if multiplies else "float32"
 
 
 def _gpus_have_bfloat16() -> bool:

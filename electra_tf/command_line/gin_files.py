@@ -54,8 +54,11 @@ def load(
     gin.clear_config()
     paths = [_find(path) for path in gin_files]
     param = ""
+    verbosity = logging.get_verbosity()
     try:
-        with _includes_of_neighbours(), _quiet_logging():
+        # Without gin's error for each place where an included file is not.
+        logging.set_verbosity(logging.FATAL)
+        with _includes_of_neighbours():
             for binding in getattr(configurable, "GIN_DEFAULTS", ()):
                 gin.parse_config(binding)
             for path in paths:
@@ -67,13 +70,10 @@ def load(
         raise errors.ConfigError(errors.first_line(error)) from None
     except _OF_GIN as error:
         raise errors.ConfigError(_explain(error, param, configurable)) from None
+    finally:
+        logging.set_verbosity(verbosity)
     _refuse_unused_bindings()
     return config
-
-
-def operative_config() -> str:
-    """The bindings that took effect, as a gin file."""
-    return gin.operative_config_str()
 
 
 def _find(path: str) -> str:
@@ -125,17 +125,6 @@ def _includes_of_neighbours():
         yield
     finally:
         readers[:], folders[:] = before
-
-
-@contextlib.contextmanager
-def _quiet_logging():
-    """Without gin's error for each place where an included file is not."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
 
 
 def _explain(error: Exception, param: str, configurable: Callable) -> str:

@@ -4,10 +4,12 @@ import dataclasses
 import functools
 import os
 import re
-import sys
+import typing
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 
-from absl import app, flags, logging
+import gin
+from absl import logging
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import (
@@ -22,43 +24,6 @@ _OF_MEMORY = (
     "set a smaller RunConfig.micro_batch_size, which changes no result, or "
     "take fewer examples"
 )
-flags.DEFINE_multi_string(
-    "gin_file",
-    [],
-    "gin file; given several times, later ones override earlier ones.",
-)
-flags.DEFINE_multi_string(
-    "gin_param",
-    [],
-    "gin binding that overrides the files, such as "
-    "--gin_param='RunConfig.num_train_steps=1000'.",
-)
-flags.DEFINE_string(
-    "hparams",
-    None,
-    "In place of --gin_file: the --hparams of the original's command of this "
-    "name, as JSON or a file that holds it, with its --data_dir and "
-    "--model_name; {} by default. --gin_param and the other flags override "
-    "them.",
-)
-flags.DEFINE_string(
-    "model_name", None, "With --hparams: the model's folder in models/."
-)
-flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
-flags.DEFINE_string(
-    "distribution_strategy",
-    None,
-    "one_device, mirrored, multi_worker_mirrored or tpu; overrides "
-    "RunConfig.distribution_strategy.",
-)
-flags.DEFINE_integer(
-    "num_gpus",
-    None,
-    "GPUs of this host; 0 for the CPU, by default those that are there.",
-)
-flags.DEFINE_string(
-    "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
-)
 # Flags that take the place of the hparam of their name, since others follow
 # from it: epochs and folder from the tasks, the vocabulary from the model.
 _FLAGS_OF_HPARAMS = ("task_names", "init_checkpoint")
@@ -72,170 +37,147 @@ _BINDINGS = {
 Base = tuple[Sequence[str], Sequence[str]]
 
 
-def launch(
-    command: str,
-    configurable: type,
-    run: Callable[[object, Callable[[], None]], None],
-    translate: original_hparams.Translate,
-    bindings: Mapping[str, str] | None = None,
-    needed: Sequence[str] = (),
-    stand_in: Callable[[], Base | None] = lambda: None,
-) -> None:
-    """Runs a command: 0 on success, 1 and one line on a user's mistake.
+def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
+    """The flags that all runs have."""
+    parser = arguments.ArgumentParser(prog=prog, description=description)
+    arguments.add_gin(parser)
+    parser.add_values(
+        str,
+        hparams="In place of --gin_file: the --hparams of the original's "
+        "command of this name, as JSON or a file that holds it, with its "
+        "--data_dir and --model_name; {} by default. --gin_param and the other "
+        "flags override them.",
+        model_name="With --hparams: the model's folder in models/.",
+        model_dir="Overrides RunConfig.model_dir.",
+        distribution_strategy="one_device, mirrored, multi_worker_mirrored or "
+        "tpu; overrides RunConfig.distribution_strategy.",
+        tpu="Name or address of a TPU; overrides RunConfig.tpu.",
+    )
+    parser.add_values(
+        int,
+        num_gpus="GPUs of this host; 0 for the CPU, by default those that are "
+        "there.",
+    )
+    return parser
 
-    A run that was told to stop and saved leaves with
-    `arguments.EXIT_STOPPED`.
 
-    Args:
-      command: Name of the entry module, for messages.
+@dataclasses.dataclass
+class Command:
+    """A command that runs what gin configures.
+
+    Attributes:
+      parser: Of `make_parser`, and the command's own flags.
       configurable: The configuration to build from gin.
-      run: Takes the configuration, and what to call before the first step.
+      run: Takes the configuration, what to call before the first step, and
+        the flags.
       translate: What --hparams means.
-      bindings: Flag of the entry module -> the parameter that it overrides,
-        such as "RunConfig.seed".
+      bindings: Flag of the command -> the parameter that it overrides, such as
+        "RunConfig.seed".
       needed: Flags that do without a gin file; none where there must be one.
       stand_in: Asked, where there is no gin file, for what stands in its place.
     """
-    own = dict(bindings or {})
 
-    def work(argv):
-        if len(argv) > 1:
-            raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
-        try:
-            files, params = _base(needed, translate, own, stand_in)
-            params = [*params, *_given("gin_param")]
-            run(*_configure(configurable, files, params, _BINDINGS | own))
-        except ValueError as error:
-            # A user knows the flag, not the field that it sets.
-            line = str(error)
-            for flag, parameter in own.items():
-                line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
-            error.args = (line,)
-            raise
+    parser: arguments.ArgumentParser
+    configurable: type
+    run: Callable[[typing.Any, Callable[[], None], Namespace], None]
+    translate: original_hparams.Translate
+    bindings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needed: Sequence[str] = ()
+    stand_in: Callable[[Namespace], Base | None] = lambda args: None
 
-    def main(argv):
-        logging.set_verbosity(logging.WARNING)
-        return arguments.ended(command, lambda: work(argv), _OF_MEMORY)
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Parses the flags and runs; returns the exit code of `ended`."""
+        args = self.parser.parse_args(argv)
 
-    app.run(main, flags_parser=functools.partial(_parse_flags, command))
+        def work():
+            logging.set_verbosity(logging.WARNING)
+            try:
+                self.run(*self._configure(args), args)
+            except ValueError as error:
+                # A user knows the flag, not the field that it sets.
+                line = str(error)
+                for flag, parameter in self.bindings.items():
+                    line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+                error.args = (line,)
+                raise
 
+        return arguments.ended(self.parser.prog, work, _OF_MEMORY)
 
-def _given(name: str):
-    """The value of a flag; None without one of this name."""
-    return flags.FLAGS[name].value if name in flags.FLAGS else None
-
-
-def _parse_flags(command: str, argv: list[str]) -> list[str]:
-    """Takes the original's --data-dir for --data_dir.
-
-    Leaves as `arguments.ArgumentParser` does: 0 after --help, 2 and one line
-    after a flag that is none.
-    """
-    respelled = [arguments.respelled(arg, "-", "_") for arg in argv[1:]]
-    try:
-        return flags.FLAGS(argv[:1] + respelled)
-    except flags.Error as error:
-        line = " ".join(str(error).split())
-        arguments.say(command, f"error: {line} (see --help)")
-        sys.exit(arguments.EXIT_USAGE)
-    except SystemExit:  # After --help, which absl takes for a failure.
-        sys.exit(arguments.written(command))
-    except OSError:  # Of --help, whose reader has gone.
-        sys.exit(arguments.written(command, 1))
-
-
-def _base(
-    needed: Sequence[str],
-    translate: original_hparams.Translate,
-    own: Mapping[str, str],
-    stand_in: Callable[[], Base | None],
-) -> Base:
-    """The gin files, and bindings that stand in place of one."""
-    # The original's flags that are nobody else's.
-    of_original = [
-        name
-        for name in ("hparams", "data_dir", "model_name")
-        if name not in own and _given(name) is not None
-    ]
-    if not of_original:
-        if _given("gin_file"):
-            return _given("gin_file"), ()
-        if base := stand_in():
-            return base
-        missing = [name for name in needed if not _given(name)]
-        if needed and not missing:
-            return (), ()
-        line = "Expected --gin_file, such as --gin_file=gin/small.gin"
-        if needed:
-            line = (
-                f"Expected --gin_file, or --{', --'.join(needed)}. Received: "
-                f"no --gin_file and no --{', no --'.join(missing)}"
-            )
-        raise errors.ConfigError(line)
-    if _given("gin_file"):
-        raise errors.ConfigError(
-            f"Expected either --gin_file or --{of_original[0]}. Received: both"
-        )
-    for name in ("data_dir", "model_name"):
-        if not _given(name):
+    def _base(self, args: Namespace) -> Base:
+        """The gin files, and bindings that stand in place of one."""
+        given = {k: v for k, v in vars(args).items() if v is not None}
+        # The original's flags that are nobody else's.
+        originals = {"hparams", "data_dir", "model_name"} - set(self.bindings)
+        original = next((name for name in given if name in originals), None)
+        if args.gin_file and original:
             raise errors.ConfigError(
-                f"Expected --data_dir and --model_name with --{of_original[0]},"
-                f" as in the original. Received: no --{name}"
+                f"Expected either --gin_file or --{original}. Received: both"
             )
-    text = _given("hparams")
-    hparams = {} if text is None else original_hparams.read(text)
-    for name in _FLAGS_OF_HPARAMS:
-        if name in own and _given(name) is not None:
-            hparams[name] = _given(name)
-    translated = translate(hparams, _given("data_dir"), _given("model_name"))
-    return (), original_hparams.as_gin(translated)
+        if args.gin_file:
+            return args.gin_file, ()
+        if not original:
+            if base := self.stand_in(args):
+                return base
+            missing = [name for name in self.needed if not given.get(name)]
+            if self.needed and not missing:
+                return (), ()
+            line = "Expected --gin_file, such as --gin_file=gin/small.gin"
+            if self.needed:
+                line = f"Expected --gin_file, or --{', --'.join(self.needed)}. "
+                missing = ["gin_file", *missing]
+                line += f"Received: no --{' and no --'.join(missing)}"
+            raise errors.ConfigError(line)
+        for name in ("data_dir", "model_name"):
+            if not given.get(name):
+                raise errors.ConfigError(
+                    f"Expected --data_dir and --model_name with --{original}, "
+                    f"as in the original. Received: no --{name}"
+                )
+        hparams = original_hparams.read(args.hparams or "{}")
+        for name in _FLAGS_OF_HPARAMS:
+            if name in self.bindings and name in given:
+                hparams[name] = given[name]
+        return (), self.translate(hparams, args.data_dir, args.model_name)
 
-
-def _configure(
-    configurable,
-    files: Sequence[str],
-    params: list[str],
-    bindings: Mapping[str, str],
-):
-    """The configuration, and what to call before step 1; prints its choices."""
-    params += [
-        f"{parameter} = {_given(name)!r}"
-        for name, parameter in bindings.items()
-        if _given(name) is not None
-    ]
-    config = gin_files.load(configurable, files, params)
-    model_directory.refuse_other_run(config)
-    uses_cpu = not config.run.num_gpus
-    uses_cpu = uses_cpu and config.run.distribution_strategy != "tpu"
-    # TensorFlow is not imported yet. Without a GPU it prints an error about
-    # CUDA, which is none.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
-    config = _settle(config)
-    if config.run.num_intra_op_threads:
-        threads = str(config.run.num_intra_op_threads)
-        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
-    if not config.run.num_gpus and config.run.distribution_strategy != "tpu":
-        host_memory.keep_freed()
-    named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
-    given = [
-        f"--{name}={_given(name)}"
-        for name in dict.fromkeys((*named, *bindings))
-        if name in flags.FLAGS and flags.FLAGS[name].present
-    ]
-    return config, functools.partial(
-        model_directory.begin, config, gin_files.operative_config(), given
-    )
-
-
-def _settle(config):
-    """The configuration with what `RunConfig` leaves open, which is printed."""
-    step = ()
-    if isinstance(config, configs.PretrainingConfig):
-        step = fastest.of_pretraining(config)
-    before = model_directory.run_before(config.run)
-    run, device = fastest.settle_devices(config.run)
-    run, chosen = fastest.settle(run, *step, before=before)
-    print(f"{device}, {run.dtype_policy}")
-    if chosen:
-        print(chosen)
-    return dataclasses.replace(config, run=run)
+    def _configure(self, args: Namespace):
+        """The configuration, and what to call before step 1."""
+        given = {k: v for k, v in vars(args).items() if v not in (None, [])}
+        bindings = _BINDINGS | dict(self.bindings)
+        files, params = self._base(args)
+        params = [*params, *args.gin_param] + [
+            f"{parameter} = {given[name]!r}"
+            for name, parameter in bindings.items()
+            if name in given
+        ]
+        config = gin_files.load(self.configurable, files, params)
+        model_directory.refuse_other_run(config)
+        run = config.run
+        is_tpu = run.distribution_strategy == "tpu"
+        # TensorFlow is not imported yet. Without a GPU it prints an error about
+        # CUDA, which is none.
+        level = "2" if run.num_gpus or is_tpu else "3"
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+        step: dict[str, typing.Any] = {}
+        if isinstance(config, configs.PretrainingConfig):
+            step = fastest.of_pretraining(config)
+        before = model_directory.run_before(run)
+        run, device = fastest.settle_devices(run)
+        run, chosen = fastest.settle(run, before=before, **step)
+        print(
+            "\n".join(filter(None, [f"{device}, {run.dtype_policy}", chosen]))
+        )
+        if run.num_intra_op_threads:
+            threads = str(run.num_intra_op_threads)
+            os.environ["TF_NUM_INTRAOP_THREADS"] = threads
+        if not (run.num_gpus or is_tpu):
+            host_memory.keep_freed()
+        named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
+        flags = [
+            f"--{name}={given[name]}"
+            for name in dict.fromkeys((*named, *bindings))
+            if name in given
+        ]
+        config = dataclasses.replace(config, run=run)
+        return config, functools.partial(
+            model_directory.begin, config, gin.operative_config_str(), flags
+        )

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import textwrap
+import typing
 from collections.abc import Callable, Mapping
 
 from electra_tf import errors, files
@@ -22,12 +23,6 @@ from electra_tf.command_line.original_settings import (
     Hparam,
 )
 
-# Of which another value than the default changes what is learned, or what is
-# to be done, and so is refused.
-_REFUSED = {
-    "pretraining": ("do_train", "do_eval"),
-    "finetuning": ("debug", "raw_data_dir"),
-}
 # Type of a setting's default -> what its value may be.
 _KINDS = {
     bool: "true or false",
@@ -37,12 +32,17 @@ _KINDS = {
     dict: "a JSON object",
 }
 # What --hparams means to a command: hparams, data_dir, model_name -> gin's
-# bindings, parameter -> value.
-Translate = Callable[[Mapping[str, object], str, str], dict[str, object]]
-
-
-class Reference(str):
-    """A value that is one of gin's references, such as @RunConfig()."""
+# bindings.
+Translate = Callable[[Mapping[str, object], str, str], list[str]]
+# The objects that the original always has.
+_OBJECTS = (
+    "PretrainingConfig.model = @ElectraConfig()",
+    "PretrainingConfig.data = @PretrainingDataConfig()",
+    "PretrainingConfig.optimizer = @OptimizerConfig()",
+    "PretrainingConfig.run = @RunConfig()",
+    "ElectraConfig.encoder = @EncoderConfig()",
+)
+_QUESTIONS = "FinetuningConfig.question_answering = @QuestionAnsweringConfig()"
 
 
 def read(text: str) -> dict:
@@ -77,7 +77,7 @@ def read(text: str) -> dict:
 
 def pretraining(
     hparams: Mapping[str, object], data_dir: str, model_name: str
-) -> dict[str, object]:
+) -> list[str]:
     """The run of the original's run_pretraining.py.
 
     Args:
@@ -86,12 +86,12 @@ def pretraining(
       model_name: Its --model-name.
 
     Returns:
-      The bindings of a `configs.PretrainingConfig`.
+      The bindings of a `configs.PretrainingConfig`, as lines of a gin file.
 
     Raises:
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
-    _check(hparams, PRETRAINING, _REFUSED["pretraining"])
+    _check(hparams, PRETRAINING, ("do_train", "do_eval"))
     settings = {name: h.default for name, h in PRETRAINING.items()}
     settings |= {
         "pretrain_tfrecords": os.path.join(
@@ -103,29 +103,19 @@ def pretraining(
     if hparams.get("debug"):
         settings |= original_settings.DEBUG_RUN
     settings = original_settings.with_one_objective(settings | dict(hparams))
+    loop = settings["iterations_per_loop"] if settings["debug"] else 100
+    bindings: dict[str, object] = {"RunConfig.steps_per_loop": loop}
+    bindings |= _bindings(hparams, settings, PRETRAINING)
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
-    bindings = _references(
-        "PretrainingConfig",
-        model="ElectraConfig",
-        data="PretrainingDataConfig",
-        optimizer="OptimizerConfig",
-        run="RunConfig",
-    ) | _references("ElectraConfig", encoder="EncoderConfig")
-    bindings["RunConfig.steps_per_loop"] = 100  # As gin/pretraining.gin.
-    bindings |= _bindings(hparams, settings, PRETRAINING)
-    bindings |= {
-        f"EncoderConfig.{name}": value
-        for name, value in dataclasses.asdict(encoder).items()
-    }
-    if settings["debug"]:
-        bindings["RunConfig.steps_per_loop"] = settings["iterations_per_loop"]
-    return bindings
+    for name, value in dataclasses.asdict(encoder).items():
+        bindings[f"EncoderConfig.{name}"] = value
+    return [*_OBJECTS, *(f"{name} = {v!r}" for name, v in bindings.items())]
 
 
 def finetuning(
     hparams: Mapping[str, object], data_dir: str, model_name: str
-) -> dict[str, object]:
+) -> list[str]:
     """The run of the original's run_finetuning.py.
 
     Args:
@@ -134,72 +124,50 @@ def finetuning(
       model_name: Its --model-name.
 
     Returns:
-      The bindings of a `configs.FinetuningConfig`.
+      The bindings of a `configs.FinetuningConfig`, as lines of a gin file.
 
     Raises:
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
-    _check(hparams, FINETUNING, _REFUSED["finetuning"])
+    _check(hparams, FINETUNING, ("debug", "raw_data_dir"))
     settings = {name: h.default for name, h in FINETUNING.items()}
-    task_names = _task_names(hparams.get("task_names", settings["task_names"]))
+    names = hparams.get("task_names", settings["task_names"])
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and name for name in names or [None]
+    ):
+        raise errors.ConfigError(
+            "The hparam task_names must be a list of names. Received: "
+            f"task_names={names!r}"
+        )
     pretrained = os.path.join(data_dir, "models", model_name)
     settings |= {
         "init_checkpoint": pretrained,
         "model_dir": os.path.join(
-            pretrained, "finetuning_models", ",".join(task_names) + "_model"
+            pretrained, "finetuning_models", ",".join(names) + "_model"
         ),
         "vocab_file": _vocab_file(hparams, data_dir, pretrained),
     }
-    settings |= original_settings.of_task(task_names)
+    settings |= original_settings.of_task(names)
     settings |= original_settings.of_model_size(hparams.get("model_size"))
-    settings |= dict(hparams) | {"task_names": task_names}
-    bindings = _references(
-        "FinetuningConfig",
-        data="FinetuningDataConfig",
-        optimizer="OptimizerConfig",
-        run="RunConfig",
-        question_answering="QuestionAnsweringConfig",
-    )
-    bindings |= {
-        "FinetuningDataConfig.data_dir": data_dir,
-        "FinetuningConfig.recipe": "released",
-        "RunConfig.keep_checkpoint_max": 1,  # As gin/finetuning.gin.
-    }
-    bindings |= _bindings(hparams, settings, FINETUNING)
+    settings |= dict(hparams) | {"task_names": tuple(names)}
     # The checkpoint must have width and layers of the model size, and what was
     # given by itself.
     encoder = original_settings.encoder_config(hparams)
-    names = {"hidden_size", "num_hidden_layers"}
-    given: Mapping = hparams
-    names |= set(given.get("model_hparam_overrides") or {})
-    names |= {"vocab_size", "embedding_size"} & set(hparams)
-    bindings["FinetuningConfig.expected_encoder"] = {
-        name: getattr(encoder, name) for name in sorted(names)
+    overrides: typing.Any = hparams.get("model_hparam_overrides") or ()
+    fields = {"hidden_size", "num_hidden_layers", *overrides}
+    fields |= {"vocab_size", "embedding_size"} & set(hparams)
+    bindings = {
+        "FinetuningDataConfig.data_dir": data_dir,
+        "FinetuningConfig.recipe": "released",
+        "RunConfig.keep_checkpoint_max": 1,  # As gin/finetuning.gin.
+        **_bindings(hparams, settings, FINETUNING),
+        "FinetuningConfig.expected_encoder": {
+            name: getattr(encoder, name) for name in sorted(fields)
+        },
     }
-    return bindings
-
-
-def _references(owner: str, **classes: str) -> dict[str, object]:
-    """Bindings of an object's fields to objects of other classes."""
-    return {
-        f"{owner}.{name}": Reference(f"@{value}()")
-        for name, value in classes.items()
-    }
-
-
-def as_gin(bindings: Mapping[str, object]) -> list[str]:
-    """Bindings as lines of a gin file.
-
-    Args:
-      bindings: Parameter -> value.
-
-    Returns:
-      Such as "RunConfig.seed = 1".
-    """
-    return [
-        f"{name} = {value if isinstance(value, Reference) else repr(value)}"
-        for name, value in bindings.items()
-    ]
+    return [_QUESTIONS, *(f"{name} = {v!r}" for name, v in bindings.items())]
 
 
 def _vocab_file(hparams: Mapping, data_dir: str, pretrained: str) -> str:
@@ -212,27 +180,16 @@ def _vocab_file(hparams: Mapping, data_dir: str, pretrained: str) -> str:
     return shared if os.path.isfile(shared) else ""
 
 
-def _task_names(names: object) -> tuple[str, ...]:
-    if isinstance(names, str):
-        names = [name.strip() for name in names.split(",")]
-    if (
-        not isinstance(names, list)
-        or not names
-        or not all(isinstance(name, str) and name for name in names)
-    ):
-        raise errors.ConfigError(
-            "The hparam task_names must be a list of names. Received: "
-            f"task_names={names!r}"
-        )
-    return tuple(names)
-
-
 def _check(
     hparams: Mapping[str, object],
     known: Mapping[str, Hparam],
     refused: tuple[str, ...],
 ) -> None:
-    """Refuses unknown names, and values of no sense or that cannot be had."""
+    """Refuses unknown names, and values of no sense or that cannot be had.
+
+    `refused` are those of which another value than the default changes what is
+    learned, or what is to be done.
+    """
     for name, value in hparams.items():
         if name not in known:
             hint = errors.did_you_mean(name, known)

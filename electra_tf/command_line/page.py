@@ -152,22 +152,17 @@ def confusion_matrix(
 
 def run(record: Mapping) -> Html:
     """Command, time, commit and versions of a line of runs.jsonl."""
+    program, *flags = map(shlex.quote, record["argv"])
+    if verb := re.search(r"\brun_(pretrain|finetun)ing\.py$", program):
+        program = f"electra-tf {verb[1].replace('tun', 'tune')}"
     versions = {"python": record["python"]} | record["versions"]
     return fill(
         _BLOCKS["run"],
         time=record["time"],
         commit=record["git_commit"] or "unknown",
-        command=command_of(record["argv"]),
+        command=" \\\n    ".join([program, *flags]),
         versions=[
             fill(_BLOCKS["version"], name, version or "not installed")
             for name, version in versions.items()
         ],
     )
-
-
-def command_of(argv: Sequence[str]) -> str:
-    """The command line of a run, from its sys.argv."""
-    start = shlex.quote(argv[0])
-    if found := re.search(r"\brun_(pretrain|finetun)ing\.py$", argv[0]):
-        start = f"electra-tf {found[1].replace('tun', 'tune')}"
-    return " \\\n    ".join([start, *map(shlex.quote, argv[1:])])

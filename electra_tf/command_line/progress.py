@@ -1,5 +1,7 @@
 """How far a long job is: one live line with figures and ETA, on stderr."""
 
+import contextlib
+import datetime
 import os
 import sys
 import time
@@ -60,10 +62,11 @@ class Progress:
             share = f"{self.unit} {done}/{self.total}"
         left = "?"
         if done >= self.total:
-            left = format_seconds(0.0)
+            left = str(datetime.timedelta(0))
         elif done > self._first:
             rate = self.seconds / (done - self._first)
-            left = format_seconds(rate * (self.total - done))
+            seconds = round(rate * (self.total - done))
+            left = str(datetime.timedelta(seconds=seconds))
         parts = (f"{self.description} {share}", figures, f"ETA {left}")
         self.show(" | ".join(part for part in parts if part))
 
@@ -91,35 +94,20 @@ class Progress:
             self._write("\n")
 
     def _draw(self) -> None:
-        if self._text == self._written:
-            return
-        if self._is_terminal:
-            self._write(f"{CLEAR}{_cut_to_terminal(self._text)}")
-        else:
-            self._write(self._text + "\n")
-        self._written = self._text
+        if self._text != self._written:
+            self._written = self._text
+            text = self._text + "\n"
+            if self._is_terminal:
+                # What fits into one line, where it is known how long that is.
+                with contextlib.suppress(OSError):
+                    size = os.get_terminal_size(sys.stderr.fileno())
+                    text = text[: size.columns - 1]
+                text = CLEAR + text.removesuffix("\n")
+            self._write(text)
 
     def _write(self, text: str) -> None:
         if self.is_shown:
             print(text, end="", file=sys.stderr, flush=True)
-
-
-def _cut_to_terminal(text: str) -> str:
-    """What fits into one line, where it is known how long that is."""
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:
-        return text
-    return text[: columns - 1] if columns else text
-
-
-def format_seconds(seconds: float) -> str:
-    """3725 -> '1:02:05'."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{rest:02}"
-    return f"{minutes}:{rest:02}"
 
 
 def format_metrics(metrics: dict[str, float]) -> str:

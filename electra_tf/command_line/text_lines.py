@@ -4,10 +4,11 @@ Imports no TensorFlow.
 """
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from electra_tf import errors
 from electra_tf.command_line import arguments
@@ -15,9 +16,10 @@ from electra_tf.command_line import arguments
 _STDIN = "-"
 # Their lines are rows of several values.
 _TABLES = (".csv", ".json", ".parquet")
-_OBJECTS = (".jsonl", ".ndjson")
-# They turn the direction of all that follows.
-_DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+OBJECTS = (".jsonl", ".ndjson")
+# Categories of what commands a terminal; marks that turn its direction.
+_CONTROL = ("Cc", "Cs")
+_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 class Line(NamedTuple):
@@ -36,11 +38,9 @@ class Line(NamedTuple):
 def add_arguments(parser: arguments.ArgumentParser) -> None:
     """Adds the texts and --file to a command's arguments."""
     parser.add_argument("text", nargs="*", help="texts (default: --file)")
-    parser.add_argument(
-        "--file",
-        help="a file with one text a line; - for standard input (default: "
-        "standard input where no text is given)",
-    )
+    line = "a file with one text a line; - for standard input (default: "
+    line += "standard input where no text is given)"
+    parser.add_values(str, file=line)
 
 
 def read_batches(
@@ -76,23 +76,29 @@ def read_batches(
     if texts:
         # What the shell passed, byte for byte.
         given = enumerate(map(os.fsencode, texts), start=1)
-        lines = (Line(f"text {number}", text) for number, text in given)
+        return _in_batches(
+            (Line(f"text {number}", text) for number, text in given), batch_size
+        )
+    if path in (None, _STDIN):
+        if sys.stdin is None:
+            raise ValueError(
+                "Expected texts. Received: a closed standard input"
+            )
+        if sys.stdin.isatty():
+            print(
+                "one text a line; Ctrl-D on an empty line ends", file=sys.stderr
+            )
+            batch_size = 1
+        lines = _lines_of(sys.stdin.buffer, "standard input")
         return _in_batches(lines, batch_size)
-    if path not in (None, _STDIN):
-        assert path is not None
-        _refuse_other_files(path, takes_objects)
-        return _in_batches(_lines_of(path), batch_size)
-    if sys.stdin is None:
-        raise ValueError("Expected texts. Received: a closed standard input")
-    if sys.stdin.isatty():
-        print("one text a line; Ctrl-D on an empty line ends", file=sys.stderr)
-        batch_size = 1
-    return _in_batches(_lines_of(None), batch_size)
-
-
-def has_objects(path: str | None) -> bool:
-    """Whether a file has JSON objects on its lines, by its name."""
-    return (path or "").lower().endswith(_OBJECTS)
+    assert path is not None
+    if path.lower().endswith(_TABLES + OBJECTS * (not takes_objects)):
+        raise ValueError(
+            "Expected a file with one text a line"
+            f"{', or .jsonl' * takes_objects}. Received: --file={path}, whose "
+            "name is that of another kind: write its texts to a .txt"
+        )
+    return _in_batches(_lines_of(open(path, "rb"), path), batch_size)
 
 
 def _in_batches(lines: Iterator[Line], batch_size: int) -> Iterator[list[Line]]:
@@ -112,49 +118,26 @@ def _in_batches(lines: Iterator[Line], batch_size: int) -> Iterator[list[Line]]:
         yield batch
 
 
-def _refuse_other_files(path: str, takes_objects: bool) -> None:
-    if not os.path.exists(path) or os.path.isdir(path):
-        reason = "which does not exist"
-        if os.path.isdir(path):
-            reason = "a folder"
-    elif path.lower().endswith(_TABLES + _OBJECTS * (not takes_objects)):
-        reason = "whose name is that of another kind: write its texts to a .txt"
-    else:
-        return
-    also = ", or .jsonl" * takes_objects
-    raise ValueError(
-        f"Expected a file with one text a line{also}. Received: --file={path}, "
-        f"{reason}"
-    )
-
-
-def _lines_of(path: str | None) -> Iterator[Line]:
-    """Those of a file, or of standard input, which stays open."""
-    name = path or "standard input"
-    reader = open(path, "rb") if path else sys.stdin.buffer  # noqa: SIM115
+def _lines_of(reader: BinaryIO, name: str) -> Iterator[Line]:
     is_said = False
-    try:
-        for number, line in enumerate(reader, start=1):
-            place = f"{name}, line {number}"
-            if b"\0" in line:  # As in what is packed, or in UTF-16.
-                raise ValueError(
-                    "Expected lines of text in UTF-8. Received: "
-                    f"{place}, with NUL bytes"
-                )
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            if not is_said and decode(line).encode() != line:
-                is_said = True
-                errors.warn(
-                    f"{place}: not UTF-8, of which other bytes are left out; "
-                    "what the file is in, such as LATIN1 or CP949, becomes "
-                    "UTF-8 by iconv -f CP949 -t UTF-8"
-                )
-            yield Line(place, line)
-    finally:
-        if path:
-            reader.close()
+    for number, line in enumerate(reader, start=1):
+        place = f"{name}, line {number}"
+        if b"\0" in line:  # As in what is packed, or in UTF-16.
+            raise ValueError(
+                f"Expected lines of text in UTF-8. Received: {place}, with NUL "
+                "bytes"
+            )
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if not is_said and decode(line).encode() != line:
+            is_said = True
+            errors.warn(
+                f"{place}: not UTF-8, of which other bytes are left out; what "
+                "the file is in, such as LATIN1 or CP949, becomes UTF-8 by "
+                "iconv -f CP949 -t UTF-8"
+            )
+        yield Line(place, line)
 
 
 def decode(content: bytes) -> str:
@@ -164,23 +147,17 @@ def decode(content: bytes) -> str:
 
 def printable(text: str) -> str:
     """A text that cannot command the terminal: no control characters."""
-    shown = []
-    for character in text:
-        if character in "\t\n\r":
-            character = " "
-        elif (
-            unicodedata.category(character) in ("Cc", "Cs")
-            or character in _DIRECTION_MARKS
-        ):
-            character = "\ufffd"
-        shown.append(character)
-    return "".join(shown)
+    text = re.sub(r"[\t\n\r]", " ", text)
+    return "".join(
+        "\ufffd" if c in _MARKS or unicodedata.category(c) in _CONTROL else c
+        for c in text
+    )
 
 
 def display_width(text: str) -> int:
     """Columns that a text takes on a terminal."""
-    width = 0
-    for character in text:
-        if unicodedata.category(character) not in ("Mn", "Me", "Cf"):
-            width += 1 + (unicodedata.east_asian_width(character) in "WF")
-    return width
+    return sum(
+        1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+        if unicodedata.category(c) not in ("Mn", "Me", "Cf")
+    )

@@ -36,7 +36,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs one verb.
+    """Becomes the door of a verb, as Python's own command line would.
 
     Args:
       argv: A verb and what it takes; without the command's own name.
@@ -46,52 +46,21 @@ def main(argv: Sequence[str]) -> int:
     """
     verb, *rest = argv or ["--help"]
     if verb in ("-h", "--help", "help"):
+        width = max(map(len, VERBS))
+        lines = [f"  {name:{width}}  {first_line(name)}" for name in VERBS]
+        text = "\n".join([f"{PROG} VERB [flags]", "", *lines])
+        text += f"\n\n{PROG} VERB --help has the flags of each.\n"
         code = 0 if argv else arguments.EXIT_USAGE
-        return arguments.written(PROG, code, f"{_help()}\n")
+        return arguments.written(PROG, code, text)
     if verb == "--version":
         version = f"electra_tf {electra_tf.__version__}\n"
         return arguments.written(PROG, text=version)
-    verb = verb.replace("_", "-")
-    if verb not in VERBS:
+    door = VERBS.get(verb.replace("_", "-"))
+    if not door:
         hint = errors.did_you_mean(verb, VERBS)
-        arguments.say(
-            PROG,
-            f"error: Unknown verb {argv[0]!r}.{hint} (see {PROG} --help)",
-        )
+        line = f"error: Unknown verb {verb!r}.{hint} (see {PROG} --help)"
+        arguments.say(PROG, line)
         return arguments.EXIT_USAGE
-    try:
-        return _run(verb, rest)
-    except ModuleNotFoundError as error:
-        if error.name != "waitress":  # An extra, which `serve` needs.
-            raise
-        line = f"{verb} needs the package waitress: pip install "
-        arguments.say(PROG, f"error: {line}'electra_tf[serving]'")
-        return 1
-
-
-def first_line(verb: str) -> str:
-    """What a door says of itself."""
-    with packaged.door(VERBS[verb]).open(encoding="utf-8") as file:
-        return file.readline().strip().removeprefix('"""')
-
-
-def _help() -> str:
-    width = max(map(len, VERBS))
-    return "\n".join(
-        [
-            f"{PROG} VERB [flags]",
-            "",
-            *(f"  {verb:{width}}  {first_line(verb)}" for verb in VERBS),
-            "",
-            f"{PROG} VERB --help has the flags of each.",
-        ]
-    )
-
-
-def _run(verb: str, rest: Sequence[str]) -> int:
-    """Becomes the door, as Python's own command line would."""
-    door = VERBS[verb]
-    arguments.call_it(f"{PROG} {verb}")
     sys.argv = [door, *rest]
     if door.endswith(".py"):
         path = packaged.door(door)
@@ -103,3 +72,9 @@ def _run(verb: str, rest: Sequence[str]) -> int:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(door, run_name="__main__", alter_sys=True)
     return 0
+
+
+def first_line(verb: str) -> str:
+    """What a door says of itself."""
+    with packaged.door(VERBS[verb]).open(encoding="utf-8") as file:
+        return file.readline().strip().removeprefix('"""')

@@ -161,7 +161,7 @@ class _Task:
             path = os.path.join(folder, model_directory.METRICS_FILE)
             log = metrics_log.read(path)
             best = trial["trial"] == self.best
-            points = charts.training_points(log, f"{self.name}_loss")
+            points = charts.points(log, "train", f"{self.name}_loss")
             losses.append(charts.Curve(points, "train", "training", best))
             for curves, metric in ((losses, "loss"), (scores, self.metric)):
                 points = self._dev_points(log, trial, metric)

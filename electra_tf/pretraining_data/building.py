@@ -51,7 +51,7 @@ _MAX_CUT = 0.2
 # In the folder of unfinished work: what is being moved out of it.
 _MOVING = "moving.json"
 
-say = functools.partial(arguments.say, "build_pretraining_dataset")
+say = functools.partial(arguments.say, "electra-tf build-data")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ _MOST_SAMPLED_LINES = 50_000
 # Words of one string handed to the trainer; it works string by string.
 _WORDS_PER_STRING = 1000
 
-say = functools.partial(arguments.say, "build_vocab")
+say = functools.partial(arguments.say, "electra-tf build-vocab")
 
 
 def build(

@@ -19,7 +19,6 @@ import signal
 import sys
 
 import numpy as np
-import waitress
 
 from electra_tf import errors
 from electra_tf.command_line import arguments
@@ -29,9 +28,7 @@ _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([0-9]+))?(:predict)?")
 # Python's types of the values of a tensor, by the kind of its NumPy dtype.
 _VALUES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
 
-_port = arguments.number(
-    arguments.digits, lambda n: n < 65536, "a port from 0 to 65535"
-)
+_port = arguments.number(int, range(65536).__contains__, "a port below 65536")
 
 
 class RequestError(Exception):
@@ -255,6 +252,8 @@ def create_server(model: RestModel, port: int = 0):
     Raises:
       ValueError: If the port is taken.
     """
+    import waitress  # An extra.
+
     try:
         return waitress.create_server(
             model,
@@ -274,13 +273,13 @@ def create_server(model: RestModel, port: int = 0):
 
 def main(argv=None) -> int:
     """Parses the flags and serves until Ctrl-C; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="local_server", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf serve", description=__doc__
+    )
     parser.add_argument(
         "--model-base-path", required=True, help="directory of the versions"
     )
-    parser.add_argument(
-        "--model-name", help="default: as --model_base_path is called"
-    )
+    parser.add_values(str, model_name="default: as --model_base_path is called")
     parser.add_argument(
         "--rest-api-port",
         type=_port,

@@ -13,11 +13,12 @@ import typing
 from collections.abc import Sequence
 
 from electra_tf import errors
-from electra_tf.command_line.column_names import TEXT_PAIRS
 from electra_tf.tasks import conll
 from electra_tf.tasks.task import parse_json, read_lines
 
 TEXT_NAMES = ("text", "sentence", "tokens", "words")
+TEXT_PAIRS = ["text_a text_b", "sentence1 sentence2", "sentence_a sentence_b"]
+TEXT_PAIRS += ["question1 question2", "premise hypothesis", "question sentence"]
 LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
 # Longer than any text that is meant: more is an open quote.
 _LONGEST_FIELD = 10_000_000
@@ -219,9 +220,8 @@ def choose_columns(
         label_column = table.find(label_column, "--label_column")
     others = {c.lower(): c for c in columns if c not in (*texts, label_column)}
     if not texts:
-        pairs = [pair for pair in TEXT_PAIRS if set(pair) <= others.keys()]
-        paired = {name for pair in pairs for name in pair}
-        single = [(n,) for n in others if n in TEXT_NAMES and n not in paired]
+        pairs = [p for p in map(str.split, TEXT_PAIRS) if {*p} <= others.keys()]
+        single = [[n] for n in others if n in {*TEXT_NAMES}.difference(*pairs)]
         choices = [[others[n] for n in names] for names in [*pairs, *single]]
         texts = _only(choices, table, "text", "'text', or a usual pair")
     if not label_column:

@@ -214,7 +214,7 @@ def set_policy(run: configs.RunConfig) -> None:
     """Sets the dtype policy and the seed of the initial weights."""
     policy = run.dtype_policy
     if policy == configs.AUTO:
-        policy, _ = fastest.dtype_policy(run)
+        policy = fastest.dtype_policy(run)
     keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(run.seed)
 

@@ -89,21 +89,18 @@ def test_other_devices_and_xla_have_their_own_ways(machine):
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected", "reason"),
+    ("flags", "expected"),
     [
-        ("avx512_bf16 amx_tile", "mixed_bfloat16", "bfloat16: avx512_bf16"),
-        ("avx512_bf16 amx_bf16", "mixed_bfloat16", "bfloat16: amx_bf16"),
-        ("avx512f avx512_vnni", "float32", "does not multiply bfloat16"),
+        ("avx512_bf16 amx_tile", "mixed_bfloat16"),
+        ("amx_bf16 avx512_fp16", "mixed_bfloat16"),
+        ("avx512f avx512_vnni", "float32"),
     ],
 )
-def test_auto_is_what_the_processor_multiplies(
-    machine, flags, expected, reason
-):
+def test_auto_is_what_the_processor_multiplies(machine, flags, expected):
     machine(flags=flags)
     settled, said = fastest.settle(run_config(dtype_policy="auto"))
     assert settled == run_config(dtype_policy=expected)
-    assert said.startswith(f"chosen: RunConfig.dtype_policy={expected!r} (")
-    assert reason in said
+    assert said == f"chosen: RunConfig.dtype_policy={expected!r}"
 
 
 def test_auto_of_other_machines_and_steps(machine, monkeypatch):
@@ -113,28 +110,15 @@ def test_auto_of_other_machines_and_steps(machine, monkeypatch):
     assert fastest.settle(run, 32, 2e9)[0].dtype_policy == "float32"
     assert fastest.settle(run, 32, 2e10)[0].dtype_policy == "mixed_bfloat16"
     tpu = run_config(distribution_strategy="tpu")
-    assert fastest.dtype_policy(tpu)[0] == "mixed_bfloat16"
+    assert fastest.dtype_policy(tpu) == "mixed_bfloat16"
     # There is no GPU here.
-    assert fastest.dtype_policy(run_config(num_gpus=1))[0] == "float32"
+    assert fastest.dtype_policy(run_config(num_gpus=1)) == "float32"
     # Nor is there Linux.
     monkeypatch.setattr(fastest, "_CPU_INFO", "/nowhere/cpuinfo")
-    assert fastest.dtype_policy(run_config())[0] == "float32"
+    assert fastest.dtype_policy(run_config()) == "float32"
     workers = {"distribution_strategy": "multi_worker_mirrored"}
     with pytest.raises(errors.ConfigError, match="all workers have.*'auto'"):
         fastest.settle(run_config(dtype_policy="auto", **workers))
-
-
-def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
-    before = dataclasses.asdict(run_config(num_parallel_parts=2))
-    run = run_config(micro_batch_size=1)
-    assert parts_and_threads(run, 32, before=before) == (1, 2)
-
-
-def test_cores_are_no_reason_where_threads_are_given(machine):
-    given = {"num_parallel_parts": 1, "num_intra_op_threads": 1}
-    run = run_config(dtype_policy="auto", **given)
-    _, said = fastest.settle(run, 32, LARGE)
-    assert said.endswith("='float32' (this CPU does not multiply bfloat16)")
 
 
 def test_what_a_run_began_with_goes_first(machine):
@@ -146,7 +130,7 @@ def test_what_a_run_began_with_goes_first(machine):
     settled, said = fastest.settle(run, 32, LARGE, before)
     assert settled.dtype_policy == "float32"
     assert settled.num_parallel_parts == settled.num_intra_op_threads == 2
-    assert said.endswith("RunConfig.num_intra_op_threads=2 (4 cores)")
+    assert said.endswith("RunConfig.num_intra_op_threads=2")
 
 
 @pytest.fixture
@@ -208,3 +192,9 @@ def test_a_gpu_that_is_there_is_used(gpus, changes, number, is_compiled, line):
     ]
     finds = run.cluster_resolver != "slurm" and "tpu" not in changes.values()
     assert ((mine, "GPU") in gpus) == finds
+
+
+def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
+    before = dataclasses.asdict(run_config(num_parallel_parts=2))
+    run = run_config(micro_batch_size=1)
+    assert parts_and_threads(run, 32, before=before) == (1, 2)

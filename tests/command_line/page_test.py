@@ -1,32 +1,27 @@
 """Tests of command_line/page.py and charts.py."""
 
+import html
+import re
+
 from electra_tf.command_line import charts, page
+from tests import pages
 
 
 def test_svg_takes_the_colours_of_the_page():
-    svg = charts.adapt_svg(
-        '<?xml version="1.0"?>\n<svg width="9pt" height="5pt" '
-        'viewBox="0 0 9 5"><path id="p" style="fill: #010101"/>'
-        '<use xlink:href="#p" clip-path="url(#q)"/></svg>',
-        "loss",
-        'from "1" to 2',
-    )
-    assert svg == (
-        '<svg role="img" aria-label="from &quot;1&quot; to 2" '
-        'viewBox="0 0 9 5"><path id="loss-p" style="fill: var(--ink)"/>'
-        '<use xlink:href="#loss-p" clip-path="url(#loss-q)"/></svg>'
-    )
+    figure, axes = charts.new_figure(2, 1)
+    axes.plot([1, 2], color=charts.ACCENT)
+    found = charts.to_html(figure, "loss", "Loss", ['from "1" to 2'])
+    label = 'aria-label="Loss: from &quot;1&quot; to 2"'
+    assert f'<svg role="img" {label} ' in found
+    assert "var(--accent)" in found and charts.ACCENT not in found
+    assert all(x.startswith("loss-") for x in re.findall(r'id="(.*?)"', found))
 
 
-def test_command_of():
-    assert page.command_of(
-        ["/x/electra_tf/run_pretraining.py", "--a=1", "--b='c d'", "--c=e f"]
-    ) == (
-        "electra-tf pretrain \\\n"
-        "    --a=1 \\\n"
-        "    '--b='\"'\"'c d'\"'\"'' \\\n"
-        "    '--c=e f'"
-    )
+def test_the_command_of_a_run():
+    argv = ["/x/electra_tf/run_pretraining.py", "--a=1", "--b='c d'"]
+    found = page.run(pages.RUN | {"argv": argv})
+    quoted = html.escape("electra-tf pretrain \\\n    --a=1 \\\n    ")
+    assert quoted + html.escape("'--b='\"'\"'c d'\"'\"''") in found
 
 
 def test_what_a_page_says_is_no_part_of_its_frame():
@@ -47,5 +42,5 @@ def test_all_but_html_is_escaped():
 def test_points_of_training_are_those_of_the_log():
     log = [{"step": 5, "split": "train", "loss": 2.0}]
     log.append({"step": 5, "split": "heldout", "loss": 9.0})
-    assert charts.training_points(log, "loss") == [(5, 2.0)]
-    assert charts.training_points(log, "other") == []
+    assert charts.points(log, "train", "loss") == [(5, 2.0)]
+    assert charts.points(log, "train", "other") == []

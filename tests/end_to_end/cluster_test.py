@@ -118,7 +118,9 @@ def assert_refused(ends, lines):
     for (code, _, stderr), line in zip(ends, lines, strict=True):
         assert code == 1
         last = stderr.splitlines()[-1]
-        assert last.startswith("run_pretraining: error: Expected the same of a")
+        assert last.startswith(
+            "electra-tf pretrain: error: Expected the same of a"
+        )
         assert f"they differ in: {line}" in last
 
 
@@ -234,7 +236,9 @@ def test_a_worker_that_fails_before_the_first_step_is_told_of(folder):
     ends = finish(start_workers(folder, "failed", files))
     assert [code for code, _, _ in ends] == [1, 1]
     lines = [stderr.splitlines()[-1] for _, _, stderr in ends]
-    assert lines[0].startswith("run_pretraining: error: Another worker has go")
+    assert lines[0].startswith(
+        "electra-tf pretrain: error: Another worker has go"
+    )
     assert "Expected TFRecord files at none*, found none" in lines[1]
 
 

@@ -5,7 +5,7 @@ import pytest
 from electra_tf.command_line import verbs
 from tests import warm
 
-FLAGS = {
+ABSENT = {
     "quickstart": "--no-such-flag",
     "build-vocab": "--corpus_dir=gone --vocab_file=new.txt",
     "build-data": "--corpus-dir=gone --vocab-file=gone.txt --output-dir=new",
@@ -26,16 +26,35 @@ FLAGS = {
 
 
 def test_every_verb_is_here():
-    assert set(FLAGS) == set(verbs.VERBS)
+    assert set(ABSENT) == set(verbs.VERBS)
 
 
-@pytest.mark.parametrize("verb", FLAGS)
-def test_a_mistake_ends_in_one_line_and_leaves_nothing(tmp_path, verb):
-    command = ("-m", "electra_tf", verb, *FLAGS[verb].split())
-    result = warm.execute(*command, cwd=tmp_path)
+# Mistakes beyond a name: the command line, and a word of what is said.
+WRONG = [
+    ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
+    ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
+    ("check-data", "--data and --vocab-file"),
+    ("check-data --gin-param=x=1", "--gin-file with --gin-param"),
+    (
+        "build-vocab --input=/etc/passwd --vocab-file=gs://a/v",
+        "--vocab-file in",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        *((f"{verb} {flags}", "gone") for verb, flags in ABSENT.items()),
+        *WRONG,
+    ],
+)
+def test_a_mistake_ends_in_one_line_and_leaves_nothing(tmp_path, flags, word):
+    word = "no-such-flag" if "no-such-flag" in flags else word
+    result = warm.execute("-m", "electra_tf", *flags.split(), cwd=tmp_path)
     assert result.returncode in (1, 2)
-    lines = [x for x in result.stderr.splitlines() if "usage:" not in x]
-    assert "error: " in lines[-1]
-    assert any(name in lines[-1] for name in ("gone", "no-such-flag"))
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"electra-tf {flags.split()[0]}: error: ")
+    assert word in last
     assert "Traceback" not in result.stderr + result.stdout
     assert list(tmp_path.iterdir()) == []

@@ -95,7 +95,7 @@ def test_quickstart(folder):
     )
     assert pretrained.stdout.endswith("pre-trained model: pretrained\n")
     lines = pretrained.stderr.splitlines()
-    known = ("pre-training step ", "run_pretraining: note: ")
+    known = ("pre-training step ", "electra-tf pretrain: note: ")
     assert lines and all(line.startswith(known) for line in lines)
     heldout = helpers.read_json(folder / "pretrained" / "eval_results.json")
     assert heldout["step"] == 10

@@ -185,9 +185,9 @@ def test_prints_nothing_but_its_lines(runs):
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert lines[0].startswith("device: CPU, ")
-    assert lines[1].startswith(
+    assert lines[1] == (
         "chosen: RunConfig.num_parallel_parts=1, "
-        "RunConfig.num_intra_op_threads=1 ("
+        "RunConfig.num_intra_op_threads=1"
     )
     assert lines[2].startswith("0.0 M parameters, 30 examples of 12 tokens, ")
     assert lines[3] == "held-out:"
@@ -249,7 +249,6 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
     ("flags", "expected"),
     [
         ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
-        (["again"], "Unexpected argument 'again'"),
         (
             ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
             "RunConfig has no parameter sede (--gin_param=RunConfig.sede = 1). "
@@ -269,7 +268,7 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
 def test_a_mistake_ends_with_one_line(folder, flags, expected):
     result = warm.execute(*COMMAND, *flags, cwd=folder)
     assert result.returncode == 1
-    assert result.stderr == f"run_pretraining: error: {expected}\n"
+    assert result.stderr == f"electra-tf pretrain: error: {expected}\n"
 
 
 def test_a_mistake_in_the_data_ends_with_one_line(folder):
@@ -281,7 +280,9 @@ def test_a_mistake_in_the_data_ends_with_one_line(folder):
     result = warm.execute(*COMMAND, *flags, cwd=folder)
     assert result.returncode == 1
     line = result.stderr.splitlines()[-1]
-    assert line.startswith("run_pretraining: error: Expected token ids from 0 ")
+    assert line.startswith(
+        "electra-tf pretrain: error: Expected token ids from 0 "
+    )
     assert f"received 20 in record 1 of {path}: was it built with " in line
     assert "Traceback" not in result.stderr
     assert not (folder / "bad").exists()

@@ -57,7 +57,7 @@ def test_says_what_is_assumed(tmp_path, capsys):
     assert detect.main(flags) == 0
     error = capsys.readouterr().err
     assert "assumed: num_attention_heads=1, hidden_act=gelu" in error
-    assert error.startswith("detect: ") and error.count("\n") == 1
+    assert error.startswith("electra-tf detect: ") and error.count("\n") == 1
 
 
 JUDGED = JudgedText(
@@ -90,7 +90,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     for flags, message in (
         (["wa"], "the following arguments are required: --checkpoint"),
         (["--checkpoint=x", "--file=none", "a"], "not both. Received: 1 text"),
-        (["--checkpoint=x", "--file=none"], "none, which does not exist"),
+        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
         ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
     ):
         try:

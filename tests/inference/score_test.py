@@ -84,7 +84,9 @@ def test_lines_of_standard_input(model_dir, monkeypatch, capsys):
         assert row["score"] == pytest.approx(sum(scores), abs=1e-5)
         assert all(value < 0 for value in scores)
     assert "one pass for each token" in captured.err
-    assert "score: cut 1 of 5 texts after 10 tokens\n" in captured.err
+    assert (
+        "electra-tf score: cut 1 of 5 texts after 10 tokens\n" in captured.err
+    )
 
 
 def test_sorted_texts_of_a_file(model_dir, tmp_path, capsys):
@@ -101,7 +103,9 @@ def test_sorted_texts_of_a_file(model_dir, tmp_path, capsys):
     assert score.main(flags) == 1
     captured = capsys.readouterr()
     error = captured.err.splitlines()[-1]
-    assert error.startswith(f"score: error: {path}, line 2: expected at most")
+    assert error.startswith(
+        f"electra-tf score: error: {path}, line 2: expected at most"
+    )
     # What stands before it is answered.
     assert json.loads(captured.out)["text"] == "wa"
 
@@ -110,7 +114,7 @@ def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
     checkpoint = f"--checkpoint={model_dir}"
     for flags, message in (
         (["wa"], "the following arguments are required: --checkpoint"),
-        (["--checkpoint=x", "--file=none"], "none, which does not exist"),
+        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
         ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
         ([checkpoint, "--batch-size=0", "a"], "at least 1, received '0'"),
         ([checkpoint, "--method=both", "a"], "invalid choice: 'both'"),
@@ -123,6 +127,8 @@ def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
             assert ended.code == 2
         captured = capsys.readouterr()
         lines = captured.err.splitlines()
-        (line,) = (x for x in lines if not x.startswith("score: note: "))
+        (line,) = (
+            x for x in lines if not x.startswith("electra-tf score: note: ")
+        )
         assert message in line
         assert not captured.out

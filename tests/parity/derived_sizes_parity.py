@@ -39,8 +39,8 @@ def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
             )
 
 
-def _load(configurable, bindings: dict):
-    return gin_files.load(configurable, [], original_hparams.as_gin(bindings))
+def _load(configurable, bindings: list[str]):
+    return gin_files.load(configurable, [], bindings)
 
 
 def _pretraining(entry: str, golden: dict) -> Iterable[Check]:

@@ -78,7 +78,7 @@ def tokens_of(rows):
 
 def error_of(capsys):
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("build_pretraining_dataset: error: ")
+    assert line.startswith("electra-tf build-data: error: ")
     assert "Traceback" not in line
     return line
 
@@ -276,7 +276,7 @@ def test_a_full_disk_is_named_and_finished_parts_stay(runs):
     folder, _ = runs
     lines = (folder / "full.log").read_text().splitlines()
     assert re.fullmatch(
-        "build_pretraining_dataset: error: Cannot write '.*': File too large.",
+        "electra-tf build-data: error: Cannot write '.*': File too large.",
         lines[-1],
     )
     assert f"{NUM_PARTS} finished part(s) stay in" in lines[-2]

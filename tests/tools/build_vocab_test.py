@@ -2,8 +2,6 @@
 
 import collections
 import json
-import os
-import threading
 
 import pytest
 
@@ -76,21 +74,6 @@ def test_hangul(text_file, capsys):
     assert "stripping accents changes 100.0% of the words" in error
 
 
-def test_other_kinds_of_files(text_file):
-    row = json.dumps({"body": TEXT * 3})
-    text_file.rename(text_file.with_suffix(".jsonl")).write_text(row + "\n")
-    assert run(text_file, "--vocab-size=40", "--text-field=body") == 0
-    assert {"low", "lower", "naive"} <= set(vocab_of(text_file))
-
-
-def test_num_unused(text_file, tmp_path):
-    path = tmp_path / "new" / "vocab.txt"
-    flags = ("--vocab-size=60", "--num-unused=2", f"--vocab-file={path}")
-    assert run(text_file, *flags) == 0
-    expected = ["[PAD]", "[unused0]", "[unused1]", "[UNK]"]
-    assert path.read_text("utf-8").splitlines()[:4] == expected
-
-
 def test_rare_characters_are_left_out():
     counts = collections.Counter({"aaa": 30, "ab": 9, "c": 1})
     assert learned_vocabulary.frequent_characters(counts, 0.98) == ["a", "b"]
@@ -124,7 +107,7 @@ def test_another_process_writes_the_same_bytes(text_file, tmp_path):
 
 def error_of(capsys):
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("build_vocab: error: ")
+    assert line.startswith("electra-tf build-vocab: error: ")
     return line
 
 
@@ -193,50 +176,6 @@ def test_bad_input_may_be_left_out(text_file, capsys):
     files = [str(bad), str(gone), str(text_file)]
     assert build_vocab.main(["--input", *files, *flags]) == 0
     assert "note: left out 3 damaged" in capsys.readouterr().err
-
-
-def test_the_vocabulary_is_no_text(text_file, capsys):
-    vocab_file = text_file.with_name("vocab.txt")
-    flags = ["--vocab-size=40", f"--vocab-file={vocab_file}"]
-    assert run(text_file, *flags) == 0
-    before = vocab_file.read_bytes()
-    # Nor is it when all is done again.
-    assert run(text_file, *flags) == 0
-    assert vocab_file.read_bytes() == before
-    assert "vocab.txt' is no text: left out" in capsys.readouterr().err
-    inputs = ["--input", str(text_file), str(vocab_file)]
-    assert build_vocab.main([*inputs, *flags]) == 1
-    assert "--input without the --vocab-file" in error_of(capsys)
-
-
-def test_reads_a_pipe_from_its_beginning(text_file, tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    args = (text_file.read_text("utf-8"), "utf-8")
-    writer = threading.Thread(target=pipe.write_text, args=args)
-    writer.start()
-    flags = [f"--input={pipe}", f"--vocab_file={tmp_path / 'v'}"]
-    assert build_vocab.main([*flags, "--character-coverage=1"]) == 0
-    writer.join()
-    assert run(text_file) == 0
-    found = (tmp_path / "v").read_text(encoding="utf-8")
-    assert found.splitlines() == vocab_of(text_file)
-
-
-def test_refuses_a_missing_input(tmp_path, capsys):
-    flags = ["--input", str(tmp_path / "none"), "--vocab-file", "v.txt"]
-    assert build_vocab.main(flags) == 1
-    assert "No such file" in error_of(capsys)
-
-
-def test_refuses_an_output_folder_that_cannot_be(text_file, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    path = tmp_path / "file" / "vocab.txt"
-    for name in (str(path), "gs://bucket/vocab.txt"):
-        assert run(text_file, "--vocab-file", name) == 1
-        error = error_of(capsys)
-        assert "--vocab-file in a folder of this machine" in error
-        assert repr(name) in error
 
 
 def test_no_vocabulary_is_left_without_its_settings(tmp_path):

@@ -1,7 +1,6 @@
 """Tests of tools/check_data.py."""
 
 import pytest
-import tensorflow as tf
 
 from electra_tf.text import vocabulary
 from tests import helpers
@@ -35,18 +34,6 @@ def test_a_folder(folder, capsys):
     assert err == ""
 
 
-def test_records_of_another_kind(folder, capsys):
-    example = tf.train.Example()
-    example.features.feature["label"].int64_list.value.append(1)
-    for name in ("a", "b"):
-        with tf.io.TFRecordWriter(f"{folder}/{name}.tfrecord") as writer:
-            writer.write(example.SerializeToString())
-    flags = [f"--data={folder}", f"--vocab_file={folder}/vocab.txt"]
-    assert check_data.main(flags) == 1
-    error = capsys.readouterr().err
-    assert "values of input_ids" in error
-
-
 def flags_of_run(folder):
     quickstart = f"{helpers.ROOT}/gin/quickstart.gin"
     return [f"--gin_file={quickstart}", f"--gin_file={folder}/run.gin"]
@@ -62,7 +49,9 @@ def test_what_breaks_a_run(folder, capsys):
     param = "--gin-param=EncoderConfig.vocab_size=19"
     assert check_data.main([*flags, param]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("check_data: error: EncoderConfig.vocab_size must")
+    assert line.startswith(
+        "electra-tf check-data: error: EncoderConfig.vocab_size must"
+    )
 
 
 def test_a_vocabulary_that_was_changed(folder, capsys):
@@ -72,23 +61,3 @@ def test_a_vocabulary_that_was_changed(folder, capsys):
     flags = [f"--data={folder}", f"--vocab-file={folder}/vocab.txt"]
     assert check_data.main(flags) == 1
     assert "which was changed since: bring" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ([], "Expected --data and --vocab-file, or --gin-file"),
-        (["--data=none/*"], "Expected --data and --vocab-file"),
-        (["--gin-param=x=1"], "Expected --gin-file with --gin-param"),
-        (["--gin-file=none.gin"], "Expected a gin file at none.gin"),
-        (
-            ["--data=none/*", "--vocab-file=v"],
-            "Expected a vocabulary file",
-        ),
-    ],
-)
-def test_mistakes_are_one_line(flags, message, capsys):
-    assert check_data.main(flags) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("check_data: error: ")
-    assert message in line

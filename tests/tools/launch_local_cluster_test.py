@@ -122,17 +122,6 @@ def _num_with(argument: str) -> int:
     return found
 
 
-def test_what_a_command_leaves_behind_keeps_nobody(monkeypatch, capfd):
-    monkeypatch.setattr(local_cluster, "_GRACE_SECONDS", 0.5)
-    start = time.monotonic()
-    result = launch_local_cluster.main(
-        ["--num_workers=1", "--", "bash", "-c", "sleep 20 & echo a; exit 3"]
-    )
-    assert result == 3
-    assert time.monotonic() - start < 15
-    assert capfd.readouterr().out == "[0] a\n"
-
-
 def test_an_output_that_nobody_takes_stops_all():
     process = start(WAITS.format(then="print('x' * 100_000, flush=True)"))
     process.stdout.readline()
@@ -140,17 +129,3 @@ def test_an_output_that_nobody_takes_stops_all():
     assert process.wait(timeout=60) == 1
     assert process.stderr.read() == ""
     process.stderr.close()
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        (["--num_workers=2"], "Expected a command after --, such as: "),
-        (["--num_workers=1", "--", "no-such"], "Cannot run 'no-such': "),
-    ],
-)
-def test_a_mistake_ends_with_one_line(args, expected):
-    result = helpers.execute(TOOL, *args)
-    assert result.returncode == 1
-    assert result.stderr.startswith(f"launch_local_cluster: error: {expected}")
-    assert result.stderr.count("\n") == 1

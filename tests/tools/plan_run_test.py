@@ -1,7 +1,5 @@
 """Tests of tools/plan_run.py."""
 
-import pytest
-
 from electra_tf.training import plan
 from tests import helpers
 from tools import plan_run
@@ -27,7 +25,7 @@ def test_an_open_dtype_is_settled(capsys, monkeypatch):
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])
     (policy,) = asked
     line, *_ = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"chosen: RunConfig.dtype_policy={policy!r} (")
+    assert line == f"chosen: RunConfig.dtype_policy={policy!r}"
 
 
 def test_what_the_run_computes_in_decides_the_row(capsys):
@@ -39,21 +37,3 @@ def test_what_the_run_computes_in_decides_the_row(capsys):
         rows += [line for line in lines if line.startswith(A100.name)]
     first, second, third = rows
     assert first != second == third
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--gin_file=none.gin"], "Expected a gin file at none.gin"),
-        ([f"--gin_file={SMALL}", "--mfu=2"], "--mfu must be above 0"),
-        (
-            [f"--gin_file={SMALL}", "--num_devices=3"],
-            "--num-devices must divide the batch size",
-        ),
-    ],
-)
-def test_mistakes_end_in_one_line(flags, message, capsys):
-    assert plan_run.main(flags) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1

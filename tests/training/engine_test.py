@@ -122,7 +122,7 @@ def test_looks_soon_after_the_start(tmp_path, monkeypatch):
     first, *others, last = [text.rpartition("ETA ")[2] for text in shown]
     assert first == "?"
     assert len(others) == 4 and all(":" in text for text in others)
-    assert last == "0:00"
+    assert last == "0:00:00"
 
 
 def test_evaluates_every_eval_steps(tmp_path, capsys):

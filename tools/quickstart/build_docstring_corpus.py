@@ -99,11 +99,6 @@ def drop_repeats(documents: Iterable[Document]) -> list[Document]:
     return kept
 
 
-def _write_text(path: pathlib.Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode("utf-8"))
-
-
 def _write_documents(
     documents: Sequence[Document], folder: pathlib.Path
 ) -> dict[str, int]:
@@ -121,8 +116,10 @@ def _write_documents(
     for module in sorted(texts, key=lambda name: draw("file", name)):
         shortest = min(range(number), key=lambda i: len(shards[i]))
         shards[shortest] += texts[module]
+    folder.mkdir()
     for i, text in enumerate(shards):
-        _write_text(folder / f"{i:02d}-of-{number:02d}.txt", text)
+        path = folder / f"{i:02d}-of-{number:02d}.txt"
+        path.write_text(text, "utf-8", newline="\n")
     return {
         "modules": len(texts),
         "documents": len(documents),
@@ -148,9 +145,11 @@ def _write_corpus(args: argparse.Namespace, folder: pathlib.Path) -> dict:
         for name in _NUM_TEXT_FILES
     }
     rows = labelled_texts.choose_rows(documents, _LABELLED_ROWS, draw)
+    (folder / "labelled").mkdir()
     for name, part in rows.items():
-        lines = ["text\tlabel", *map("\t".join, part), ""]
-        _write_text(folder / "labelled" / f"{name}.tsv", "\n".join(lines))
+        text = "\n".join(["text\tlabel", *map("\t".join, part), ""])
+        path = folder / "labelled" / f"{name}.tsv"
+        path.write_text(text, "utf-8", newline="\n")
     labelled = {name: len(part) for name, part in rows.items()}
     manifest = {"totals": totals, "labelled": labelled}
     files.write_json(str(folder / "manifest.json"), manifest)
@@ -158,16 +157,8 @@ def _write_corpus(args: argparse.Namespace, folder: pathlib.Path) -> dict:
 
 
 def _build(args: argparse.Namespace) -> None:
-    if not 0 < args.heldout_fraction < 1:
-        raise errors.ConfigError(
-            "--heldout_fraction must lie between 0 and 1. "
-            f"Received: {args.heldout_fraction}"
-        )
+    files.refuse_used(args.output_dir, "--output_dir")
     output_dir = pathlib.Path(args.output_dir).absolute()
-    if output_dir.exists():
-        raise errors.ConfigError(
-            f"--output_dir must be new. Received: {output_dir}, which exists"
-        )
     unfinished = output_dir.with_name(f"{output_dir.name}.tmp-{os.getpid()}")
     try:
         unfinished.mkdir(parents=True)
@@ -184,17 +175,17 @@ def _build(args: argparse.Namespace) -> None:
 def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
     parser = arguments.ArgumentParser(
-        prog="build_docstring_corpus",
-        description="Builds a corpus of English prose, split by module, from "
-        "the docstrings of installed packages.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        prog="build_docstring_corpus", description=__doc__
     )
     add = parser.add_argument
     add("--output-dir", required=True, help="folder to write")
-    add("--num-processes", type=int, default=2, help="files read at a time")
-    add("--packages", type=arguments.names, default="", help="empty for all")
-    add("--heldout-fraction", type=float, default=0.2, help="of the modules")
+    add("--packages", type=arguments.names, default="", help="default: all")
     add("--root", default="", help="folder of packages, not site-packages")
+    line = "share of the modules (default: %(default)s)"
+    share = arguments.number(float, lambda x: 0 < x < 1, "a share of 1")
+    add("--heldout-fraction", type=share, default=0.2, help=line)
+    line = "files read at a time (default: %(default)s)"
+    add("--num-processes", type=int, default=2, help=line)
     return arguments.run(_build, parser, argv)
 
 

@@ -28,13 +28,12 @@ from quickstart_steps import STEPS, Step
 from electra_tf import files, packaged
 from electra_tf.command_line import arguments
 
-# Exit codes of a command that was told to stop.
-_INTERRUPTED = (arguments.EXIT_STOPPED, 130)
-
 
 def main(argv=None) -> int:
     """Parses the flags and runs what is left; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="quickstart", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf quickstart", description=__doc__
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -80,15 +79,10 @@ def run(step: Step) -> None:
     for command in step.commands:
         print(f"$ {_as_shown(command)}", flush=True)
         if code := _run_command(command):
-            # A mistake comes again, and files of another version stay refused.
-            way_on = (
-                "run the same again, and it goes on from there"
-                if code < 0 or code in _INTERRUPTED
-                else "once that is mended, the same goes on; without "
-                f"{quickstart_steps.BUILD} it begins anew"
-            )
             raise ValueError(
-                f"The step {step.name!r} ended with exit code {code}: {way_on}"
+                f"The step {step.name!r} ended with exit code {code}: run the "
+                "same again, and it goes on from there; without "
+                f"{quickstart_steps.BUILD} it begins anew"
             )
     seconds = f"{time.monotonic() - started_at:.0f}\n"
     folder = os.path.join(quickstart_steps.BUILD, "seconds")

@@ -4,8 +4,7 @@ python tools/quickstart/write_report.py --build_dir=build/quickstart
 
 reads the model directories pretrain, finetune_pretrained and
 finetune_from_scratch, the labelled rows, on which it fits a logistic regression
-on TF-IDF to compare with, and the files seconds/<step>; asks the pre-trained
-model about held-out sentences, and writes
+on TF-IDF to compare with, and the files seconds/<step>, and writes
 
   summary.json   test_accuracy of pretrained, random_weights, tf_idf and
                  majority, as fractions; pretraining, the held-out metrics; and
@@ -18,7 +17,6 @@ import json
 import pathlib
 import statistics
 import sys
-import typing
 from collections.abc import Mapping, Sequence
 
 import quickstart_steps
@@ -28,9 +26,6 @@ from electra_tf.command_line import arguments, charts, page
 from electra_tf.command_line.page import Html, fill
 from electra_tf.training import metrics_log
 
-if typing.TYPE_CHECKING:
-    from heldout_sentences import Token
-
 _BLOCKS = page.blocks(__file__)
 _RUNS = {
     "pretrained": "finetune_pretrained",
@@ -38,9 +33,6 @@ _RUNS = {
 }
 # scikit-learn's `C`; a larger one regularises less.
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
-# Held-out examples that are judged, and sentences of them that are shown.
-_NUM_EXAMPLES = 256
-_NUM_SENTENCES = 10
 _CLASSIFIERS = {
     "tf_idf": ("TF-IDF", charts.NEUTRAL),
     "random_weights": ("random weights", charts.SECOND),
@@ -72,19 +64,13 @@ def _write(args: argparse.Namespace) -> None:
     for name, scores in summary["test_accuracy"].items():
         print(f"test accuracy, {name}: {100 * scores['mean']:.1f} %")
     # Imports TensorFlow: late, so that what is missing shows at once.
-    import heldout_sentences
+    from electra_tf.model import ablations, costs
 
-    examples, num_parameters = heldout_sentences.detect_heldout(
-        str(folder / "pretrain"), _NUM_EXAMPLES
-    )
+    config = model_directory.read_pretraining_config(str(folder / "pretrain"))
+    num_parameters = costs.num_parameters(ablations.networks(config.model))
     report = str(folder / model_directory.REPORT_FILE)
-    files.write_atomically(
-        report, render(folder, summary, examples, num_parameters)
-    )
+    files.write_atomically(report, render(folder, summary, num_parameters))
     print(f"report: {report}")
-
-
-# --- Figures -----------------------------------------------------------------
 
 
 def summarize(build_dir: pathlib.Path) -> dict:
@@ -160,34 +146,27 @@ def _read_text(folder: pathlib.Path, *parts: str) -> str:
         ) from None
 
 
-# --- The page ----------------------------------------------------------------
-
-
-def render(
-    folder: pathlib.Path,
-    summary: dict,
-    examples: Sequence[Sequence["Token"]],
-    num_parameters: int,
-) -> str:
+def render(folder: pathlib.Path, summary: dict, num_parameters: int) -> str:
     """The page of a run.
 
     Args:
       folder: Of the run.
       summary: Of `summarize`.
-      examples: Of `heldout_sentences.detect_heldout`, as the next one.
       num_parameters: Of generator and discriminator together.
     """
     log = metrics_log.read(
         str(folder / "pretrain" / model_directory.METRICS_FILE)
     )
     bars = fill(_BLOCKS["bars"], chart=_bars(summary["test_accuracy"]))
+    runs = []
+    for name in ("pretrain", *_RUNS.values()):
+        lines = _read_text(folder, name, model_directory.RUNS_FILE).splitlines()
+        runs += [fill("<h3>{}</h3>", name), page.run(json.loads(lines[-1]))]
     sections = [
         _header(summary, num_parameters),
         page.section("Which library does a docstring document?", bars),
-        _sentences_section(examples),
-        _curves_section(log, summary["pretraining"]),
-        _seconds_section(summary["seconds"]),
-        _runs_section(folder),
+        page.section("Pre-training", _curves(log, summary["pretraining"])),
+        page.section("How to get the same again", *runs),
     ]
     return page.render("ELECTRA quickstart report", sections)
 
@@ -251,138 +230,27 @@ def _bars(scores: Mapping[str, dict]) -> Html:
     return charts.to_html(figure, "bars", "Accuracy on the test set", told)
 
 
-def _curves_section(log: Sequence[Mapping], metrics: Mapping) -> Html:
-    drawn = []
-    for name, title in _CURVES.items():
-        heldout = {
-            line["step"]: line[name]
-            for line in log
-            if line["split"] == "heldout" and name in line
-        }
-        if metrics.get("step"):
-            heldout.setdefault(metrics["step"], metrics[name])
-        train = charts.training_points(log, name)
-        curves = [
-            charts.Curve(train, "train", "training"),
-            charts.Curve(list(heldout.items()), "heldout", "held-out"),
-        ]
-        drawn.append(charts.learning_curves(name, title, curves, 3.3))
-    filled = fill(
+def _curves(log: Sequence[Mapping], metrics: Mapping) -> Html:
+    kinds = {"train": "training", "heldout": "held-out"}
+    drawn = [
+        charts.learning_curves(
+            name,
+            title,
+            [
+                charts.Curve(charts.points(log, kind, name), kind, what)
+                for kind, what in kinds.items()
+            ],
+            3.3,
+        )
+        for name, title in _CURVES.items()
+    ]
+    return fill(
         _BLOCKS["curves"],
-        legend=page.legend({"train": "training", "heldout": "held-out"}),
+        legend=page.legend(kinds),
         charts=drawn,
         share=1 - metrics["replaced_rate"],
         **metrics,
     )
-    return page.section("Pre-training", filled)
-
-
-def _seconds_section(seconds: Mapping[str, float]) -> Html:
-    longest, total = max(*seconds.values(), 1e-9), sum(seconds.values())
-    rows = [
-        (step, f"{value:,.1f}", value / longest)
-        for step, value in seconds.items()
-    ]
-    rows.append(("total", f"{total:,.1f}", 0.0))
-    table = page.table("seconds", "tnb", ["Step", "Seconds", ""], rows)
-    return page.section("Where the time went", table)
-
-
-def _runs_section(folder: pathlib.Path) -> Html:
-    runs = []
-    for name in ("pretrain", *_RUNS.values()):
-        path = folder / name / model_directory.RUNS_FILE
-        record = json.loads(path.read_text("utf-8").splitlines()[-1])
-        runs += [fill("<h3>{}</h3>", name), page.run(record)]
-    return page.section("How to get the same again", *runs)
-
-
-# --- Sentences ---------------------------------------------------------------
-
-
-def _sentences_section(examples: Sequence[Sequence["Token"]]) -> Html:
-    threshold, alarms = find_half([t for tokens in examples for t in tokens])
-    filled = fill(
-        _BLOCKS["sentences"],
-        sentences=[
-            fill("<li>{}</li>", render_sentence(sentence, threshold))
-            for sentence in choose_sentences(examples)
-        ],
-        threshold=threshold,
-        num_examples=len(examples),
-        alarms=alarms,
-    )
-    return page.section("Which words were replaced?", filled)
-
-
-def find_half(tokens: Sequence["Token"]) -> tuple[float, float]:
-    """The probability from which on half of the replaced tokens are called so.
-
-    Args:
-      tokens: Of held-out examples.
-
-    Returns:
-      The threshold, and the share of the original tokens above it.
-    """
-    tokens = [token for token in tokens if not token.original.startswith("[")]
-    replaced = sorted(t.probability for t in tokens if t.is_replaced)
-    others = [t.probability for t in tokens if not t.is_replaced]
-    threshold = replaced[len(replaced) // 2] if replaced else 0.5
-    alarms = sum(p >= threshold for p in others) / max(len(others), 1)
-    return threshold, alarms
-
-
-def choose_sentences(
-    examples: Sequence[Sequence["Token"]],
-) -> list[list["Token"]]:
-    """The first sentence of an example that is mostly words, of ten examples.
-
-    The discriminator's verdict plays no part.
-    """
-    chosen: dict[str, list[Token]] = {}
-    for tokens in examples:
-        ends = [i + 1 for i, t in enumerate(tokens) if t.original == "."]
-        # What comes before the first full stop is the end of a sentence.
-        for begin, end in zip(ends, ends[1:], strict=False):
-            sentence = list(tokens[begin:end])
-            words = [token.original for token in sentence]
-            num_replaced = sum(token.is_replaced for token in sentence)
-            num_words = sum(w.removeprefix("##").isalpha() for w in words)
-            if (
-                10 <= len(words) <= 27
-                and num_words >= 0.9 * len(words)
-                and 1 <= num_replaced <= 0.3 * len(words)
-            ):
-                chosen.setdefault(" ".join(words), sentence)
-                break
-    return list(chosen.values())[:_NUM_SENTENCES]
-
-
-def render_sentence(sentence: Sequence["Token"], threshold: float) -> Html:
-    """A sentence as the discriminator saw it, with its verdicts.
-
-    Args:
-      sentence: With the probabilities.
-      threshold: From which on a token is called replaced.
-    """
-    kinds = ("clear", "false-alarm", "miss", "hit")
-    parts: list[str] = []
-    for token in sentence:
-        is_called = token.probability >= threshold
-        # What was drawn stands alone, so that it is not overlooked.
-        joins = not token.is_replaced and (
-            token.shown.startswith("##") or token.shown in ".,;:)]"
-        )
-        shown = token.shown.removeprefix("##") if joins else token.shown
-        filled = fill(
-            _BLOCKS["replaced" if token.is_replaced else "token"],
-            kind=kinds[2 * token.is_replaced + is_called],
-            sure=token.probability,
-            shown=shown.replace("##", "…"),
-            original=token.original.replace("##", "…"),
-        )
-        parts += ["" if joins else " ", filled]
-    return Html("".join(parts).strip())
 
 
 if __name__ == "__main__":

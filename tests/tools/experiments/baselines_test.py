@@ -50,14 +50,3 @@ def test_results_are_laid_out_like_those_of_fine_tuning(
     (trial,) = found["trials"]
     assert (trial["dev"]["accuracy"], trial["test"]["accuracy"]) == accuracies
     assert key in found["chosen"]
-
-
-def test_a_file_of_another_layout_is_one_line(tmp_path, capsys):
-    path = tmp_path / "a.tsv"
-    path.write_text("label\ttext\npos\tgood\n")
-    flags = [f"--{name}_file={path}" for name in ("train", "dev", "test")]
-    flags += ["--kind=tfidf", f"--output_dir={tmp_path / 'out'}"]
-    assert baselines.main(flags) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "Expected rows of text and label" in line and str(path) in line
-    assert not (tmp_path / "out").exists()

@@ -133,19 +133,6 @@ def test_warm_up_keeps_its_share():
     assert len(found) == len(SUITES["models"].rows)
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_a_suite_has_its_files(name):
-    suite = SUITES[name]
-    names = [row.name for row in suite.rows]
-    assert len(set(names)) == len(names) and suite.reference in names
-    paths = [row.gin_file for row in suite.rows]
-    paths += [row.first_stage for row in suite.rows]
-    for task in suite.tasks.values():
-        paths += [*task.gin_files, *task.small_gin_files]
-    for path in filter(None, paths):
-        assert (helpers.ROOT / "gin" / path).is_file(), path
-
-
 # --- What is finished ---------------------------------------------------------
 
 
@@ -300,40 +287,7 @@ def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
     assert tfidf["statistics"]["400"]["stdev"] is None
 
 
-def test_a_run_of_another_configuration_is_left_out(tmp_path, capsys):
-    rows = {"electra": {1: 60.0}, "bert": {1: 50.0}}
-    score(tmp_path, "objectives", rows)
-    params = ("FinetuningDataConfig.num_train_epochs=7.0",)
-    results = score(tmp_path, "objectives", {}, finetuning_gin_params=params)
-    assert not results["rows"]
-    assert "not in the table: " in capsys.readouterr().err
-
-
 # --- The command --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (["--rows=bret"], "Expected rows among electra, all_tokens_mlm"),
-        (["--tasks=mnli"], "Expected tasks among cola, .* Received: mnli"),
-        (
-            ["--finetuning_gin_param=RunConfig.seed = 7"],
-            "Expected bindings of what the comparison leaves open. Received: R",
-        ),
-        (["--data_dir=/none"], r"Expected conll2003/train\.txt below /none"),
-        ([], "Expected the data of the suite, which --data_dir=<folder"),
-    ],
-)
-def test_a_mistake_is_one_line(flags, message, tmp_path, capsys, monkeypatch):
-    vocab = f"PretrainingDataConfig.vocab_file='{tmp_path}/vocab.txt'"
-    given = ["--suite=objectives", "--budget_flops=1e12", *flags]
-    given += [f"--output_dir={tmp_path}/out", f"--gin_param={vocab}"]
-    monkeypatch.setattr("suite_data._command", lambda *_: None)
-    assert run_experiments.main(given) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(f"run_experiments: error: {message}", line), line
-    assert not list(tmp_path.iterdir())
 
 
 # --- A suite from its data to its table ---------------------------------------
@@ -408,3 +362,12 @@ def test_a_suite_is_killed_and_goes_on_to_its_table(tmp_path):
     log_size = (folder / "pretraining.log").stat().st_size
     assert helpers.execute(*command).returncode == 0
     assert (folder / "pretraining.log").stat().st_size == log_size
+
+
+def test_a_run_of_another_configuration_is_left_out(tmp_path, capsys):
+    rows = {"electra": {1: 60.0}, "bert": {1: 50.0}}
+    score(tmp_path, "objectives", rows)
+    params = ("FinetuningDataConfig.num_train_epochs=7.0",)
+    results = score(tmp_path, "objectives", {}, finetuning_gin_params=params)
+    assert not results["rows"]
+    assert "not in the table: " in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Tests of suite_data.py: public archives, as they are published."""
 
-import json
 import shutil
 import tarfile
 
@@ -127,23 +126,3 @@ def test_reviews_are_read_from_the_folder_or_the_archive(
     assert len(corpus) == 8
     assert sum(text.count("\nSecond.\n\n") for text in corpus) == 9
     assert commands[-1][-1] == "--heldout-fraction=0.01"
-
-
-def test_xquad_is_cut_by_article(data, tmp_path, commands):
-    articles = [{"title": str(n), "paragraphs": []} for n in range(6)]
-    write(data / "squad/xquad.en.json", json.dumps({"data": articles}))
-    found = build("public_sets", data, tmp_path / "out")
-    for split, titles in (("train", ["1", "2", "3", "5"]), ("dev", ["0", "4"])):
-        text = found[f"finetuning_data/squadv1/{split}.json"]
-        assert [x["title"] for x in json.loads(text)["data"]] == titles
-
-
-def test_what_is_missing_or_damaged_is_named(data, tmp_path, commands):
-    (data / "glue/RTE/dev.tsv").unlink()
-    with pytest.raises(ValueError, match=r"glue/RTE/dev\.tsv below"):
-        build("objectives", data, tmp_path / "out")
-    shutil.rmtree(data / "aclImdb")
-    (data / "aclImdb_v1.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"Cannot read .*aclImdb_v1\.tar\.gz"):
-        build("few_labels", data, tmp_path / "imdb")
-    assert not (tmp_path / "imdb" / "labelled").exists()
