@@ -7,7 +7,6 @@ Shapes: N rows, B batch, L length, C labels.
 """
 
 import dataclasses
-import functools
 import os
 import tempfile
 import typing
@@ -18,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import hub, reading, task_heads
+from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.keras_models import checkpoints, inputs
@@ -334,8 +333,7 @@ class TaskModel(WholeModel):
 
         Args:
           path: A model directory of a gin run, a checkpoint of any other
-            format, or "hf://owner/name". Of what `save_to_preset` wrote, the
-            very model, if nothing else is asked for.
+            format, or "hf://owner/name".
           labels: See the class; None for those of the head.
           max_seq_length: Longer texts are cut. None for the length of the
             fine-tuning whose head is kept; with a new head for 128, as the gin
@@ -362,17 +360,7 @@ class TaskModel(WholeModel):
         }
         description = {} if task is None else task.description()
         kwargs |= cls._arguments_of(description)
-        asked = (max_seq_length, dropout, head_dropout, seed, *kwargs.values())
         is_auto = isinstance(preprocessor, str) and preprocessor == "auto"
-        if (
-            is_auto
-            and not of_class
-            and all(value is None for value in asked)
-            and not isinstance(path, Checkpoint)
-        ):
-            saved = checkpoints.read_task(hub.local_path(path))
-            if type(saved) is cls:
-                return saved
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
@@ -535,27 +523,6 @@ class TaskModel(WholeModel):
             ),
             vocabulary=self.preprocessor.vocabulary,
             max_seq_length=self.max_seq_length,
-        )
-
-    def save_to_preset(self, path: str | os.PathLike) -> None:
-        """Writes a preset, which `from_preset` takes.
-
-        The encoder and the tokenizer are KerasHub's `ElectraBackbone`, see
-        `Encoder.save_to_preset`; task.json and task.weights.h5 have the rest.
-        Optimizer and losses stay behind.
-
-        Args:
-          path: A new or empty folder.
-
-        Raises:
-          ValueError: If there is something at the path, the model has no
-            preprocessor, or KerasHub cannot hold the encoder.
-        """
-        checkpoints.write(
-            self.to_checkpoint(),
-            path,
-            "kerashub",
-            beside=functools.partial(checkpoints.write_task, self),
         )
 
     def encoder(self, **kwargs) -> Encoder:
