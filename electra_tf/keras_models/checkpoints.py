@@ -47,12 +47,6 @@ def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
 
     What disentangled embeddings differ by is in the discriminator's table.
     """
-    for part in network._flatten_layers():
-        if part.quantization_mode or getattr(part, "lora_enabled", False):
-            raise ValueError(
-                "Expected layers as they were made. Received: "
-                f"{part.path} after quantize() or enable_lora()"
-            )
     # What a policy such as "bfloat16" has is in no format.
     return disentangled.fold(
         {v.path: np.asarray(v.numpy(), "f4") for v in network.variables}
