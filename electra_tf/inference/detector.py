@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
@@ -16,7 +17,7 @@ from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
 from electra_tf.model import electra
-from electra_tf.text import tokenization
+from electra_tf.text import cleaning, tokenization
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
@@ -25,14 +26,7 @@ _BATCH_SIZE = 16
 def load_discriminator(
     checkpoint: Checkpoint, source: str
 ) -> electra.Discriminator:
-    """The discriminator of a pre-trained checkpoint of any format.
-
-    Args:
-      checkpoint: Of `reading.read_checkpoint`.
-      source: Its path, for error messages.
-
-    Returns:
-      The discriminator, with the checkpoint's weights.
+    """The discriminator of a pre-trained checkpoint, with its weights.
 
     Raises:
       CheckpointError: If there is no discriminator, or no head of it, or if
@@ -105,7 +99,9 @@ class Detector:
           One verdict for each text.
         """
         if self._text_cleaning != "none":
-            texts = text_rows.cleaned(texts, self._text_cleaning)
+            strings = tf.constant([text.encode() for text in texts], tf.string)
+            strings = cleaning.clean(strings, self._text_cleaning)
+            texts = [text.decode() for text in strings.numpy().tolist()]
         tokens = text_rows.tokenize(self._tokenizer, texts)
         room = self.max_seq_length - 2
         windows = [
@@ -159,13 +155,8 @@ class Detector:
 def window_starts(num_tokens: int, room: int) -> list[int]:
     """Where the windows over a text begin; each overlaps the next by half.
 
-    Args:
-      num_tokens: Of the text.
-      room: Tokens that fit into a window.
-
-    Returns:
-      Indices of tokens; [0] where everything fits. The last window ends with
-      the text.
+    Of windows with room for `room` tokens; [0] where everything fits. The last
+    one ends with the text.
     """
     last = max(0, num_tokens - room)
     return [*range(0, last, max(1, room // 2)), last]

@@ -15,11 +15,7 @@ INPUT_NAMES = ("text", "text_pair", "question", "context")
 
 
 def refuse_object(line: Line, names: Sequence[str]) -> None:
-    """Refuses a line of text that is a JSON object with the model's inputs.
-
-    Raises:
-      ValueError: If it is one.
-    """
+    """Refuses a line of text that is a JSON object with the model's inputs."""
     try:
         content = json.loads(line.content)
     except (ValueError, RecursionError):
@@ -35,13 +31,7 @@ def refuse_object(line: Line, names: Sequence[str]) -> None:
 def parse_lines(
     batch: Sequence[Line], names: Sequence[str], is_json: bool
 ) -> tuple[list[list[bytes]], ValueError | None]:
-    """The texts of lines, as far as none is refused, and that refusal.
-
-    Args:
-      batch: The lines.
-      names: See `parse_line`.
-      is_json: See `parse_line`.
-    """
+    """The texts of lines, as far as none is refused, and that refusal."""
     rows: list[list[bytes]] = []
     for line in batch:
         try:
@@ -52,15 +42,7 @@ def parse_lines(
 
 
 def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
-    """The texts of one line.
-
-    Args:
-      line: As it was given.
-      names: Of the model's inputs.
-      is_json: Whether it is a JSON object rather than texts between tabs.
-
-    Returns:
-      As many texts as there are names, as bytes.
+    """The texts of one line, as bytes, one for each name.
 
     Raises:
       ValueError: If it has other texts than these.
@@ -98,12 +80,7 @@ def _shorten(line: Line, most: int = 60) -> str:
 
 
 def as_lines(answer: dict, input_names: Sequence[str]) -> list[str]:
-    """An answer to read: the texts, then its outputs, a line each.
-
-    Args:
-      answer: Of `predictor.ExportedModel.predict`.
-      input_names: Of the texts in it.
-    """
+    """An answer of `predictor.ExportedModel`: the texts, a line an output."""
     texts = (text_lines.printable(answer[name]) for name in input_names)
     outputs = {n: v for n, v in answer.items() if n not in input_names}
     width = max(map(len, outputs), default=0)

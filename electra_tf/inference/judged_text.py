@@ -51,9 +51,6 @@ def pieces(
 ) -> Iterator[tuple[bool, int, int, float]]:
     """Cuts a text into tokens and what is between them.
 
-    Args:
-      judged: The text.
-
     Yields:
       Whether it is a token, its first character, the character after its last,
       its probability (0 between tokens); all characters, each once. Tokens of
@@ -126,15 +123,7 @@ _EMPTY = '<span class="note">(an empty text)</span>'
 
 
 def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
-    """The page.
-
-    Args:
-      texts: What to show.
-      checkpoint: Who judged.
-
-    Returns:
-      HTML, in one file.
-    """
+    """The page of texts that a checkpoint has judged: HTML, in one file."""
     shown = "\n".join(map(_render_text, texts))
     return (
         pathlib.Path(__file__)

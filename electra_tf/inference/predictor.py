@@ -114,8 +114,7 @@ class ExportedModel(SavedModel):
         self.input_names = known or sorted(specs)
 
         available = sorted(self.signature.structured_outputs)
-        unknown = sorted(set(outputs) - set(available))
-        if unknown:
+        if unknown := sorted(set(outputs) - set(available)):
             raise ValueError(
                 f"Expected outputs among {', '.join(available)}. Received: "
                 + ", ".join(unknown)
@@ -193,18 +192,16 @@ def numbered(folder: str) -> dict[int, str]:
     }
 
 
-def versions(folder: str) -> dict[int, str]:
-    """The SavedModels of a folder: number -> path."""
-    return {
-        number: path
-        for number, path in numbered(folder).items()
-        if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE))
-    }
-
-
 def newest_version(folder: str) -> int | None:
     """The number of the newest SavedModel in a folder; None without any."""
-    return max(versions(folder), default=None)
+    return max(
+        (
+            number
+            for number, path in numbered(folder).items()
+            if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE))
+        ),
+        default=None,
+    )
 
 
 def find_version(path: str) -> str:
@@ -221,7 +218,7 @@ def find_version(path: str) -> str:
             "Expected a SavedModel, or a folder of its versions 1, 2 and so "
             f"on, as electra-tf export writes them. Received: {path}"
         )
-    return versions(path)[version]
+    return numbered(path)[version]
 
 
 def _to_python(value):

@@ -70,13 +70,7 @@ def best_first(texts: list[ScoredText]) -> list[ScoredText]:
 def as_json(
     scored: ScoredText, with_tokens: bool = False, with_cut: bool = False
 ) -> str:
-    """One line of output.
-
-    Args:
-      scored: What to write.
-      with_tokens: Add each token's score and place.
-      with_cut: Say whether the text was cut.
-    """
+    """One line of output; with each token's score and place, or the cut."""
     answer: dict = {
         "text": scored.text,
         "score": round(scored.score, 6),

@@ -5,9 +5,9 @@ natural the text is: it ranks what a speech recogniser or a translator offers.
 It comes from one of two kinds of model:
 
 * Electric (arXiv:2012.08561) gives every token's term in one pass over the
-  text, see `Energies`.
+  text, see `one_pass_log_probs`.
 * A masked language model needs a pass for each token, which is [MASK] in it
-  (arXiv:1910.14659, section 2), see `MaskedLanguageModel`. ELECTRA's generator
+  (arXiv:1910.14659, section 2), see `masked_log_probs`. ELECTRA's generator
   is one.
 
 Shapes: B rows of a batch, L length.
@@ -15,11 +15,12 @@ Shapes: B rows of a batch, L length.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -27,7 +28,6 @@ from electra_tf.inference import text_rows
 from electra_tf.inference.scored_text import (
     AUTO,
     MASKED,
-    METHODS,
     ONE_PASS,
     ScoredText,
     ScoredToken,
@@ -42,7 +42,7 @@ _TOKENS = tf.TensorSpec([None, None], tf.int32)
 _PER_ROW = tf.TensorSpec([None], tf.int32)
 
 
-class Energies(tf.Module):
+def one_pass_log_probs(discriminator: electra.Discriminator) -> Callable:
     """Electric's discriminator, asked for log p(x_t | all other tokens).
 
     It was trained to tell the data from noise (arXiv:2012.08561, section 2.2).
@@ -73,117 +73,76 @@ class Energies(tf.Module):
     texts of one number of tokens.
 
     Args:
-      checkpoint: Electric's.
-      source: Its path, for the error message.
+      discriminator: Electric's.
 
-    Raises:
-      CheckpointError: If a weight is missing.
+    Returns:
+      From `input_ids` and `input_mask` <int32>[B, L] to <float32>[B, L], log
+      p(x_t | all other tokens) up to log Z, in nats; it means nothing at [CLS],
+      [SEP] and padding.
     """
 
-    def __init__(self, checkpoint: Checkpoint, source: str):
-        super().__init__(name="energies")
-        assert checkpoint.discriminator is not None
-        self.config = checkpoint.discriminator
-        self._discriminator = electra.Discriminator(self.config)
-        reading.assign_all(
-            checkpoint,
-            self._discriminator.keras_variables,
-            source,
-            "Electric's discriminator",
-        )
-
     @tf.function(input_signature=[_TOKENS] * 2, autograph=False)
-    def log_probs(self, input_ids, input_mask):
-        """Scores all tokens in one pass.
+    def log_probs(input_ids, input_mask):
+        segment_ids = tf.zeros_like(input_ids)
+        return -discriminator.logits(input_ids, input_mask, segment_ids)
 
-        Args:
-          input_ids: <int32>[B, L].
-          input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
-
-        Returns:
-          <float32>[B, L], log p(x_t | all other tokens) up to log Z, in nats;
-          means nothing at [CLS], [SEP] and padding.
-        """
-        return -self._discriminator.logits(
-            input_ids, input_mask, tf.zeros_like(input_ids)
-        )
+    return log_probs
 
 
-class MaskedLanguageModel(tf.Module):
-    """An encoder with the masked language model's head.
+def masked_log_probs(
+    checkpoint: Checkpoint, source: str
+) -> tuple[configs.EncoderConfig, Callable]:
+    """An encoder with the masked language model's head: its sizes, and a call.
 
     Args:
       checkpoint: Of a masked language model, or of an ELECTRA with its
         generator.
       source: Its path, for the error message.
 
+    Returns:
+      The sizes, and the function from `input_ids` <int32>[B, L] with [MASK] at
+      `positions`, `input_mask` <int32>[B, L], `positions` <int32>[B] and
+      `token_ids` <int32>[B] to <float32>[B], log p(token | all other tokens) of
+      these, in nats.
+
     Raises:
       CheckpointError: If a weight is missing.
     """
-
-    def __init__(self, checkpoint: Checkpoint, source: str):
-        super().__init__(name="masked_language_model")
-        scope = sizes.masked_lm_encoder(checkpoint.tensors)
-        config = (
-            checkpoint.generator
-            if scope == "generator"
-            else checkpoint.discriminator
-        )
-        assert scope is not None and config is not None
-        self.config = config
-        self._encoder = encoder.Encoder(config, scope)
-        self._encoder.build()
-        self._head = electra.MaskedLmHead(
-            config,
-            self._encoder.embeddings,
-            config.hidden_size,
-            "generator_predictions",
-        )
-        self._head.build()
-        reading.assign_all(
-            _with_tables_of_its_own(checkpoint),
-            [*self._encoder.variables, *self._head.variables],
-            source,
-            "the masked language model",
-        )
-
-    @tf.function(
-        input_signature=[_TOKENS] * 2 + [_PER_ROW] * 2, autograph=False
+    scope = sizes.masked_lm_encoder(checkpoint.tensors)
+    assert scope is not None
+    config = checkpoint.encoders[scope]
+    network = encoder.Encoder(config, scope)
+    network.build()
+    head = electra.MaskedLmHead(
+        config, network.embeddings, config.hidden_size, "generator_predictions"
     )
-    def log_probs(self, input_ids, input_mask, positions, token_ids):
-        """Scores one token of each row, which is [MASK] there.
-
-        Args:
-          input_ids: <int32>[B, L], with [MASK] at `positions`.
-          input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
-          positions: <int32>[B].
-          token_ids: <int32>[B], whose probability at `positions` is asked.
-
-        Returns:
-          <float32>[B], log p(token | all other tokens), in nats.
-        """
-        outputs = self._encoder(input_ids, input_mask, tf.zeros_like(input_ids))
-        logits = self._head(
-            masking.gather_positions(
-                outputs["sequence_output"], positions[:, tf.newaxis]
-            )
-        )
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(
-            token_ids, tf.cast(logits[:, 0], tf.float32)
-        )
-
-
-def _with_tables_of_its_own(checkpoint: Checkpoint) -> Checkpoint:
-    """Names the discriminator's embeddings as a generator's that shares them.
-
-    Where the generator has tables of its own, these stay.
-    """
+    head.build()
+    # Tables that a generator shares are the discriminator's; its own stay.
     shared = {
         f"generator/{name.removeprefix('electra/')}": tensor
         for name, tensor in checkpoint.tensors.items()
         if name.startswith("electra/embeddings/")
     }
-    return dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors)
+    reading.assign_all(
+        dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors),
+        [*network.variables, *head.variables],
+        source,
+        "the masked language model",
+    )
+
+    @tf.function(
+        input_signature=[_TOKENS] * 2 + [_PER_ROW] * 2, autograph=False
+    )
+    def log_probs(input_ids, input_mask, positions, token_ids):
+        outputs = network(input_ids, input_mask, tf.zeros_like(input_ids))
+        vectors = masking.gather_positions(
+            outputs["sequence_output"], positions[:, tf.newaxis]
+        )
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(
+            token_ids, tf.cast(head(vectors)[:, 0], tf.float32)
+        )
+
+    return config, log_probs
 
 
 def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
@@ -193,12 +152,10 @@ def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
     is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
     if method != ONE_PASS and is_masked_lm:
         return MASKED
-    expected = {
-        AUTO: "Electric or a masked language model, such as a generator",
-        ONE_PASS: "Electric, which the method one_pass asks",
-        MASKED: "a masked language model, which the method masked asks",
-    }
-    raise CheckpointError(f"Expected {expected[method]}. Received: {source}")
+    raise CheckpointError(
+        "Expected Electric or a masked language model, such as a generator, as "
+        f"the method {method} asks. Received: {source}"
+    )
 
 
 class Scorer:
@@ -230,22 +187,20 @@ class Scorer:
         batch_size: int = 32,
         do_lower_case: bool | None = None,
     ):
-        if method not in METHODS:
-            raise ValueError(
-                f"Expected a method of {', '.join(METHODS)}. Received: {method}"
-            )
         checkpoint, self._tokenizer = text_rows.read_checkpoint(
             path, vocab_file, do_lower_case
         )
         self.method = _choose_method(checkpoint, path, method)
         self._vocab = self._tokenizer.vocab
         self._batch_size = batch_size
-        model: Energies | MaskedLanguageModel
         if self.method == ONE_PASS:
-            model = self._energies = Energies(checkpoint, path)
+            network = reading.load_model(path, "detection", checkpoint)
+            assert isinstance(network, electra.Discriminator)
+            config = network.encoder.config
+            self._log_probs = one_pass_log_probs(network)
         else:
-            model = self._masked_lm = MaskedLanguageModel(checkpoint, path)
-        self.most_tokens = text_rows.longest_row(checkpoint, model.config) - 2
+            config, self._log_probs = masked_log_probs(checkpoint, path)
+        self.most_tokens = text_rows.longest_row(checkpoint, config) - 2
 
     def score(
         self,
@@ -269,8 +224,7 @@ class Scorer:
           ValueError: If a text is too long, the model gives a score that is
             not finite, or the tokenizer cannot say where tokens are.
         """
-        if places is None:
-            places = [f"text {i}" for i in range(1, len(texts) + 1)]
+        places = places or [f"text {i}" for i in range(1, len(texts) + 1)]
         tokenized = text_rows.tokenize(
             self._tokenizer, texts, self.most_tokens, with_offsets
         )
@@ -285,7 +239,7 @@ class Scorer:
         rows = [of_text.ids for of_text in tokenized]
         if self.method == ONE_PASS:
             scores = text_rows.ask_of_tokens(
-                self._energies.log_probs,
+                self._log_probs,
                 self._tokenizer,
                 rows,
                 self._batch_size,
@@ -331,7 +285,7 @@ class Scorer:
             chosen = (np.arange(len(tokens)), positions)
             token_ids = input_ids[chosen]
             input_ids[chosen] = self._tokenizer.mask_token_id
-            log_probs = self._masked_lm.log_probs(
+            log_probs = self._log_probs(
                 input_ids, input_mask, positions, token_ids
             )
             for (i, j), log_prob in zip(

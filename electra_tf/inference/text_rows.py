@@ -14,17 +14,14 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.text import cleaning, tokenization
+from electra_tf.text import tokenization
 
 
 class TokenizedText(NamedTuple):
     """The tokens of one text, without [CLS] and [SEP].
 
-    Attributes:
-      ids: Of the tokens.
-      begins: The first character of each; None if it was not asked for.
-      ends: The character after the last one of each; None likewise.
-      num_left_out: Tokens behind these that the text has, too.
+    Each has a first character and one behind its last; None where these were
+    not asked for. `num_left_out` more tokens are in the text.
     """
 
     ids: list[int]
@@ -36,15 +33,7 @@ class TokenizedText(NamedTuple):
 def read_checkpoint(
     path: str, vocab_file: str | None, do_lower_case: bool | None = None
 ) -> tuple[Checkpoint, tokenization.FullTokenizer]:
-    """Reads a checkpoint of any format, with a vocabulary of the user's.
-
-    Args:
-      path: See `reading.recognise`.
-      vocab_file: None for the vocabulary beside the checkpoint.
-      do_lower_case: See `reading.read_checkpoint`.
-
-    Returns:
-      The checkpoint and its tokenizer.
+    """A checkpoint of any format and its tokenizer: `reading.read_checkpoint`.
 
     Raises:
       CheckpointError: If one of them cannot be read, they do not fit, or there
@@ -56,15 +45,7 @@ def read_checkpoint(
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
-    """Tokens of the longest input that a network was trained with.
-
-    Args:
-      checkpoint: Whose training is meant.
-      config: Of its network that reads the rows.
-
-    Returns:
-      The number, with [CLS] and [SEP].
-    """
+    """Tokens of the longest input that one of the networks was trained with."""
     positions = config.max_position_embeddings
     return min(checkpoint.max_seq_length or positions, positions)
 
@@ -73,9 +54,6 @@ def is_electric(checkpoint: Checkpoint) -> bool:
     """Whether a discriminator adds its generator's verdict.
 
     Where nothing says it, two towers are Electric's, which came with them.
-
-    Args:
-      checkpoint: Of any format.
     """
     has_towers = sizes.has_towers(checkpoint.tensors)
     return has_towers and checkpoint.is_electric is not False
@@ -90,13 +68,10 @@ def tokenize(
     """Tokenizes texts.
 
     Args:
-      tokenizer: Of `read_checkpoint`.
+      tokenizer: Splits them.
       texts: Of any length, in characters that UTF-8 can have.
       most: Tokens of a text to keep; None for all.
       with_offsets: Whether to say where the tokens are.
-
-    Returns:
-      The tokens of each text.
 
     Raises:
       ValueError: If offsets are asked of a tokenizer that cleans texts first,
@@ -121,29 +96,12 @@ def tokenize(
     ]
 
 
-def cleaned(texts: Sequence[str], text_cleaning: str) -> list[str]:
-    """Texts as `cleaning.clean` leaves them.
-
-    Args:
-      texts: See `tokenize`.
-      text_cleaning: One of `cleaning.CLEANINGS`.
-    """
-    strings = tf.constant([text.encode() for text in texts], tf.string)
-    found = cleaning.clean(strings, text_cleaning)
-    return [text.decode() for text in found.numpy().tolist()]
-
-
 def in_batches(
     tokenizer: tokenization.FullTokenizer,
     rows: Sequence[Sequence[int]],
     batch_size: int,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Packs rows, those of one length together, so that little is padding.
-
-    Args:
-      tokenizer: Knows the ids of [CLS], [SEP] and [PAD].
-      rows: Token ids without these.
-      batch_size: Rows in a batch.
 
     Yields:
       For each batch which rows are in it, their `input_ids` <int32>[B, L], each
@@ -175,15 +133,15 @@ def ask_of_tokens(
 
     Args:
       network: From `input_ids` and `input_mask` to <float32>[B, L].
-      tokenizer: See `in_batches`, as are the next two.
-      rows: Token ids without special ones.
+      tokenizer: Packs the rows.
+      rows: Token ids without [CLS] and [SEP].
       batch_size: Rows in a batch.
 
     Returns:
       A number for each token id.
     """
-    found: list[list[float]] = [[]] * len(rows)
+    answers: list[list[float]] = [[]] * len(rows)
     for numbers, *batch in in_batches(tokenizer, rows, batch_size):
         for i, values in zip(numbers, network(*batch).numpy(), strict=True):
-            found[i] = values[1 : 1 + len(rows[i])].tolist()
-    return found
+            answers[i] = values[1 : 1 + len(rows[i])].tolist()
+    return answers

@@ -150,11 +150,11 @@ def check_features(features, longest: int) -> dict:
     # One row's mask would count for all rows.
     shapes = [tf.TensorShape(x.shape) for x in tensors.values()]
     types = {keras.backend.standardize_dtype(x.dtype) for x in tensors.values()}
+    is_rows = [x.rank == 2 and x.is_compatible_with(shapes[0]) for x in shapes]
     if (
-        any("int" not in dtype and dtype != "bool" for dtype in types)
-        or any(shape.rank != 2 for shape in shapes)
-        or not all(map(shapes[0].is_compatible_with, shapes))
-        or any((shape[1] or 0) > longest for shape in shapes)
+        not all(is_rows)
+        or max(shape[1] or 0 for shape in shapes) > longest
+        or any("int" not in dtype and dtype != "bool" for dtype in types)
     ):
         raise ValueError(
             f"Expected {names} of integers, of one shape (batch, length), and "

@@ -19,11 +19,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.finetuning import batches, recipe
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.keras_models import inputs, optimizers
-from electra_tf.keras_models.optimizers import FinetuningOptimizer
+from electra_tf.keras_models.optimizers import FinetuningOptimizer, is_auto
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.tasks.features import Features
 from electra_tf.training import optimization, replicas
@@ -71,7 +71,6 @@ class EngineModel(TaskModel):
             optimizer that has its own, or is no such number; or if the weights
             are not float32, for the paper's optimizer.
         """
-        is_of_head = loss is None or isinstance(loss, str) and loss == "auto"
         config = optimizers.asked_config(
             optimizer,
             learning_rate,
@@ -82,7 +81,6 @@ class EngineModel(TaskModel):
         )
         is_ours = config or isinstance(optimizer, FinetuningOptimizer)
         sizes = self.encoder_config
-        auto_metrics = isinstance(metrics, str) and metrics == "auto"
         with self.distribute_strategy.scope():
             if config is not None:
                 config = recipe.complete(config, "paper", sizes.hidden_size)
@@ -91,7 +89,7 @@ class EngineModel(TaskModel):
                 )
             scores = {
                 name: optimizers.directed(keras.metrics.Mean(name=name))
-                for name in (self.score_names if auto_metrics else ())
+                for name in (self.score_names if is_auto(metrics) else ())
             }
             if is_ours:  # The sum of the rows' losses is scaled.
                 kwargs["auto_scale_loss"] = False
@@ -106,15 +104,12 @@ class EngineModel(TaskModel):
             self.loss = self._compile_loss = self._compile_metrics = None
             super().compile(
                 optimizer=optimizer,
-                loss=None if is_of_head else loss,
-                metrics=self.default_metrics() if auto_metrics else metrics,
+                loss=None if is_auto(loss) else loss,
+                metrics=self.default_metrics() if is_auto(metrics) else metrics,
                 **({"jit_compile": False} | kwargs),
             )
         # Made anew by `compile_from_config`.
-        self._compile_config.config |= {
-            "loss": loss,
-            "metrics": "auto" if auto_metrics else metrics,
-        }
+        self._compile_config.config |= {"loss": loss, "metrics": metrics}
 
     def compile_from_config(self, config):
         """See `keras.Model`; called by `load_model`."""
@@ -223,38 +218,35 @@ class EngineModel(TaskModel):
         )
         is_row = tf.reduce_sum(outputs["task_weights"], axis=-1)
         num_rows = tf.reduce_sum(is_row)
-        of_keras = None
+        labelled = None
         if self.loss is not None or self._compile_metrics is not None:
             y_pred = self.answer(outputs["task_outputs"][self.task_name])
-            of_keras = self.for_keras(x, y, y_pred, sample_weight)
+            labelled = self.for_keras(x, y, y_pred, sample_weight)
             if "task_id" in x:
-                of_keras = keras.tree.map_structure(
+                labelled = keras.tree.map_structure(
                     lambda v: (
                         v if v is None else tf.boolean_mask(v, is_row > 0.0)
                     ),
-                    of_keras,
+                    labelled,
                 )
         if self.loss is not None:
-            mean = self._compute_loss(x, *of_keras, is_training)
+            mean = self._compute_loss(x, *labelled, is_training)
             # Keras's share of this replica -> the sum over its rows.
             num_replicas = self.distribute_strategy.num_replicas_in_sync
             total = tf.cast(mean, tf.float32) * num_rows * num_replicas
-            return total, num_rows, (outputs, x, of_keras)
-        if self.losses:
-            raise ValueError(
-                "Expected compile(loss=...) with a loss of Keras, which those "
-                "of add_loss and of regularizers are added to. Received: "
-                f"loss='auto' and {len(self.losses)} of them"
-            )
-        of_rows = outputs["per_example_loss"]
+            return total, num_rows, (outputs, x, labelled)
+        row_losses = outputs["per_example_loss"]
         if sample_weight is not None:
             # Any other would count every row with the weights of all.
             weights = tf.ensure_shape(sample_weight, [None])
-            of_rows *= tf.cast(weights, tf.float32)
-        return tf.reduce_sum(of_rows), num_rows, (outputs, x, of_keras)
+            row_losses *= tf.cast(weights, tf.float32)
+        total = tf.reduce_sum(row_losses)
+        if self.losses:  # Of add_loss and of regularizers, once for each row.
+            total += num_rows * tf.cast(tf.add_n(self.losses), tf.float32)
+        return total, num_rows, (outputs, x, labelled)
 
     def _update_metrics(self, total, num_rows, answer):
-        outputs, x, of_keras = answer
+        outputs, x, labelled = answer
         self._loss_tracker.update_state(
             tf.math.divide_no_nan(total, num_rows), sample_weight=num_rows
         )
@@ -264,8 +256,8 @@ class EngineModel(TaskModel):
             tracker.update_state(
                 tf.math.divide_no_nan(value, weight), sample_weight=weight
             )
-        if of_keras is not None:
-            return self.compute_metrics(x, *of_keras)
+        if labelled is not None:
+            return self.compute_metrics(x, *labelled)
         return self.get_metrics_result()
 
     # -- Rows.
@@ -359,7 +351,7 @@ class EngineModel(TaskModel):
         """All rows once, by length; with `steps` the first rows alone."""
         if steps is not None:
             most = steps * batch_size
-            features = {name: of[:most] for name, of in features.items()}
+            features = {name: x[:most] for name, x in features.items()}
         costs = np.ones_like if self.windows is None else self.windows.counts
         dataset = batches.eval_dataset(features, batch_size, costs)
         return self._prepared(dataset.map(lambda _, batch: batch))
@@ -478,7 +470,7 @@ class EngineModel(TaskModel):
             x = self._train_dataset(features, size, shuffle, start)
             # Behind the user's: `BackupAndRestore` may go on from a later step.
             callbacks = [*keras.tree.flatten(callbacks or []), start]
-        history = super().fit(
+        return super().fit(
             x,
             epochs=epochs,
             verbose=verbose,
@@ -490,14 +482,6 @@ class EngineModel(TaskModel):
             **arguments,
             **kwargs,
         )
-        if scale := self._hidden.loss_scale:
-            skipped = int(scale.skipped.numpy())
-            taken = int(optimizers.steps_taken(self.optimizer).numpy())
-            if line := optimization.skipped_remark(skipped, taken + skipped):
-                errors.warn(
-                    f"{line}: train for longer, or with dtype='mixed_bfloat16'"
-                )
-        return history
 
     def _split(self, features: Features, share: float):
         """Features of the first rows, and of the last share of them."""
@@ -531,10 +515,9 @@ class EngineModel(TaskModel):
             optimizer.build(self.trainable_variables)
             if self._schedule_ends_with_fit and num_steps is None:
                 raise ValueError(
-                    "Expected steps_per_epoch, as the learning rate decays "
-                    "over the steps that fit is about to take and the dataset "
-                    "does not tell how many batches it has. Received: "
-                    "steps_per_epoch=None"
+                    "Expected steps_per_epoch, over which the learning rate "
+                    "decays, as the dataset does not tell how many batches it "
+                    "has. Received: steps_per_epoch=None"
                 )
             if self._schedule_ends_with_fit and num_steps > 0:
                 if num_steps != optimizer.schedule.num_train_steps:
@@ -634,8 +617,7 @@ class EngineModel(TaskModel):
         """
         if self._schedule_ends_with_fit:
             raise ValueError(
-                "Expected compile(num_train_steps=...) before train_on_batch, "
-                "as the learning rate decays over all steps. Received: "
-                "num_train_steps=None"
+                "Expected compile(num_train_steps=...) before train_on_batch. "
+                "Received: num_train_steps=None"
             )
         return super().train_on_batch(x, *args, **kwargs)

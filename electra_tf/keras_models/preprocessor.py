@@ -208,7 +208,7 @@ class Preprocessor(keras.layers.Layer):
         is_batch = shapes[0].rank == 1
         if not is_batch:
             texts = [tf.expand_dims(text, 0) for text in texts]
-        features = inputs.pack_texts(
+        features, _ = inputs.pack_and_compare(
             self.tokenizer, self.max_seq_length, *texts
         )
         is_fixed = self.pad_to_max or not is_batch
@@ -252,17 +252,12 @@ def as_texts(value) -> tf.Tensor:
             value = value.to_numpy(dtype=object)
         if isinstance(value, np.ndarray):
             value = value.tolist()
-        rows = value if isinstance(value, list) else [value]
         try:
             value = tf.constant(value, tf.string)
         except (TypeError, ValueError) as error:
-            odd = [
-                f"{text!r} at {row}"
-                for row, text in enumerate(rows)
-                if not isinstance(text, str | bytes)
-            ]
-            received = odd[0] if odd else errors.first_line(error)
-            raise ValueError(f"{_EXPECTED}. Received: {received}") from None
+            raise ValueError(
+                f"{_EXPECTED}. Received: {errors.first_line(error)}"
+            ) from None
     if value.dtype != tf.string:
         raise ValueError(
             f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"

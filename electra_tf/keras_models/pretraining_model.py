@@ -17,13 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import (
-    configs,
-    errors,
-    model_directory,
-    pretraining,
-    validation,
-)
+from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints, inputs, optimizers
@@ -33,7 +27,7 @@ from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches, draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization, replicas, saving
+from electra_tf.training import optimization, replicas
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
 BATCH_SIZE = 128
@@ -123,33 +117,23 @@ class PretrainingModel(encoder_lib.WholeModel):
         Raises:
           CheckpointError: If it cannot be read or lacks a part of the model.
         """
-        source, run = checkpoints.name_of(path), None
+        source = checkpoints.name_of(path)
         if not isinstance(path, Checkpoint):
             path = hub.local_path(path)
-            run = _run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
             preprocessor = Preprocessor.from_checkpoint(
                 checkpoint, source=source
             )
         preprocessor.warn_of_other_tokens(checkpoint)
-        if run:
-            settings = dataclasses.asdict(run.model)
-            settings = settings.pop("encoder") | settings
-        else:
+        settings = _settings_of_run(path)
+        if not settings:
             settings = _settings_in(checkpoint, source, kwargs)
         model = cls(preprocessor, **(settings | kwargs))
-        if run:
-            # Of the run's own variables: what is read is folded for others.
-            prefix = checkpoints.name_of(path).removesuffix(".index")
-            if os.path.isdir(prefix):
-                prefix = tf.train.latest_checkpoint(prefix)
-            saving.restore_variables(model.network.variables, prefix, "model")
-            return model
-        _refuse_other_generator(model.config, checkpoint, source)
+        sizes.require_same(model.config, checkpoint, source)
         if model.config.disentangled_embeddings:
-            whole = disentangled.unfold(checkpoint.tensors)
-            checkpoint = dataclasses.replace(checkpoint, tensors=whole)
+            tensors = disentangled.unfold(checkpoint.tensors)
+            checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
         reading.assign_all(
             checkpoint, model.network.variables, source, "the model"
         )
@@ -221,8 +205,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         num_train_steps: int | None = None,
         micro_batch_size: int = 0,
         jit_compile: bool = False,
-        run_eagerly: bool = False,
-        steps_per_execution: int = 1,
+        **kwargs,
     ):
         """Chooses how to train; `fit` calls it where nobody did.
 
@@ -238,6 +221,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             memory; 0 for all of its share. The numbers are the same but for
             dropout and rounding.
           jit_compile: Compile each replica's step with XLA.
+          **kwargs: `run_eagerly` and `steps_per_execution`, as Keras has them.
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
@@ -256,11 +240,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 f"has. Received: optimizer={optimizer!r}"
             )
         self._optimizer_config = config
-        of_keras: dict[str, typing.Any] = {
-            "run_eagerly": run_eagerly,
-            "steps_per_execution": steps_per_execution,
-        }
-        self._compiled_with = of_keras | {
+        self._compiled_with = kwargs | {
             "micro_batch_size": micro_batch_size,
             "jit_compile": jit_compile,
         }
@@ -272,7 +252,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             # The engine does both.
             auto_scale_loss=False,
             jit_compile=False,
-            **of_keras,
+            **kwargs,
         )
         if num_train_steps is not None:
             self._make_optimizer(num_train_steps)
@@ -290,18 +270,12 @@ class PretrainingModel(encoder_lib.WholeModel):
         optimizer.build(self.network.trainable_variables)
         self.compile(**(config | {"optimizer": optimizer}))
 
-    def data(self, pattern: str | os.PathLike, heldout: bool = False):
-        """The examples of TFRecords.
+    def data(
+        self, pattern: str | os.PathLike, heldout: bool = False
+    ) -> batches.PretrainingData:
+        """The examples of TFRecords; held out in order, with other masks.
 
-        Args:
-          pattern: Glob, or globs separated by commas.
-          heldout: In the order of the files, with other masks than in training.
-
-        Returns:
-          `batches.PretrainingData`, whose `dataset(batch_size)` `fit` takes.
-
-        Raises:
-          DataError: If they do not fit the model.
+        Its `dataset(batch_size)` is what `fit` takes.
         """
         return batches.PretrainingData(
             os.fspath(pattern),
@@ -309,14 +283,6 @@ class PretrainingModel(encoder_lib.WholeModel):
             self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
             shuffle=not heldout,
         )
-
-    def set_output_biases(self, data: batches.PretrainingData) -> None:
-        """Starts output biases as `PretrainingDataConfig.biases_from_data`."""
-        self.network.set_output_biases(data.token_frequencies())
-
-    def set_unigram_generator(self, data: batches.PretrainingData) -> None:
-        """Draws with these frequencies; `fit` of a glob takes its own."""
-        self.network.set_unigram_generator(data.token_frequencies())
 
     def fit(
         self,
@@ -356,7 +322,7 @@ class PretrainingModel(encoder_lib.WholeModel):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
             if self.config.unigram_generator:
-                self.set_unigram_generator(data)
+                self.network.set_unigram_generator(data.token_frequencies())
             start = optimizers.Start()
             x = start.dataset(functools.partial(data.dataset, size))
             callbacks = [*keras.tree.flatten(callbacks or []), start]
@@ -401,32 +367,25 @@ class PretrainingModel(encoder_lib.WholeModel):
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
-    def predict(
-        self, x, batch_size: int | None = None, verbose="auto", **kwargs
-    ):
-        """The outputs of `call`; texts are preprocessed first."""
-        if not isinstance(x, Mapping | tf.data.Dataset):
-            features = self.preprocessor([x] if isinstance(x, str) else x)
-            x = {name: values.numpy() for name, values in features.items()}
+    def predict(self, x, *args, **kwargs):
+        """The outputs of `call` for token ids, see `keras.Model.predict`."""
         x = inputs.checked(x, None, self.config.encoder)
-        return super().predict(x, batch_size, verbose, **kwargs)
+        return super().predict(x, *args, **kwargs)
 
     def train_step(self, data):
         optimizers.refuse_passed_over(self, PretrainingModel, "train_step")
-        # Where a dataset ends without having said so, the step is not counted.
-        with tf.control_dependencies(tf.nest.flatten(data)):
-            return self._train_step(data)
-
-    def _train_step(self, data):
-        engine, step = self._training.engine, self.optimizer.iterations.value
-        features = self._with_noise(data, step)
+        engine = self._training.engine
         loss_scale = engine.loss_scale
         scale = loss_scale.scale.read_value() if loss_scale else 1.0
-        sums = engine.compiled_step(features, step, scale)
-        if loss_scale:
-            # The norm of a step that was not taken has no weight.
-            loss_scale.update(sums["gradient_norm"].weight > 0)
-        return self._note(sums)
+        # Where a dataset ends without having said so, the step is not counted.
+        with tf.control_dependencies(tf.nest.flatten(data)):
+            step = self.optimizer.iterations.value
+            features = self._with_noise(data, step)
+            sums = engine.compiled_step(features, step, scale)
+            if loss_scale:
+                # The norm of a step that was not taken has no weight.
+                loss_scale.update(sums["gradient_norm"].weight > 0)
+            return self._note(sums)
 
     def test_step(self, data):
         optimizers.refuse_passed_over(self, PretrainingModel, "test_step")
@@ -441,10 +400,10 @@ class PretrainingModel(encoder_lib.WholeModel):
         """Adds a batch to the metrics, and returns what they have become."""
         ratios = self._training.ratios
         results = {}
-        for name, of_batch in sums.items():
+        for name, batch in sums.items():
             name = "loss" if name == "total_loss" else name
             if name in ratios:
-                ratios[name].update_state(of_batch)
+                ratios[name].update_state(batch)
                 results[name] = ratios[name].result()
         return results
 
@@ -472,9 +431,8 @@ class PretrainingModel(encoder_lib.WholeModel):
             network.unigram_log_probs.numpy()
         ):
             raise ValueError(
-                "Expected set_unigram_generator(model.data(...)) before a "
-                "dataset, which does not tell how frequent tokens are. "
-                "Received: unigram_generator=True without it"
+                "Expected fit on a glob of TFRecords first, which tells the "
+                "unigram generator how frequent tokens are. Received: a dataset"
             )
         size = element_spec["input_ids"].shape[0]
         known = self._training and self._training.engine
@@ -590,7 +548,7 @@ class _Ratio(keras.metrics.Metric):
 
     def __init__(self, name: str, shape):
         super().__init__(name=name, dtype="float64")
-        self.of_name = name
+        self.is_auc = name == "disc_auc"
         optimizers.directed(self)
         self.value, self.weight = (
             self.add_variable(shape, "zeros", "float64", name=part)
@@ -603,7 +561,7 @@ class _Ratio(keras.metrics.Metric):
 
     def result(self):
         value, weight = self.value.value, self.weight.value
-        if self.of_name == "disc_auc":
+        if self.is_auc:
             return losses.auc(value, weight)
         return tf.math.divide_no_nan(value, weight)
 
@@ -627,15 +585,17 @@ def _model_config(
     )
 
 
-def _run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
-    """The configuration of a pre-training run; None where there was none."""
-    folder = model_directory.folder_of(path)
+def _settings_of_run(source: checkpoints.Source) -> dict:
+    """The settings of a pre-training run; none of any other checkpoint."""
+    if isinstance(source, Checkpoint):
+        return {}
     try:
-        if folder:
-            return model_directory.read_pretraining_config(folder)
+        folder = model_directory.folder_of(source) or ""
+        run = model_directory.read_pretraining_config(folder)
     except errors.ConfigError:
-        pass  # Of another kind of run.
-    return None
+        return {}
+    settings = dataclasses.asdict(run.model)
+    return settings.pop("encoder") | settings
 
 
 def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
@@ -660,24 +620,3 @@ def _settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
     if checkpoint.max_seq_length is not None:
         settings["max_seq_length"] = checkpoint.max_seq_length
     return settings
-
-
-def _refuse_other_generator(
-    config: configs.ElectraConfig, checkpoint: Checkpoint, source: str
-) -> None:
-    """Refuses weights of a generator that is built otherwise here.
-
-    Its heads are one for each 64 of its width, and it has the discriminator's
-    activation, as in the original; neither is in a tensor's shape.
-    """
-    theirs, whole = checkpoint.generator, checkpoint.discriminator
-    if not config.untied_generator or theirs is None or whole is None:
-        return
-    validation.require_same(
-        sizes.as_dict(config.generator) | {"hidden_act": whole.hidden_act},
-        sizes.as_dict(theirs) | {"hidden_act": theirs.hidden_act},
-        f"The generator of {source} is not the one that the original builds "
-        "beside such a discriminator",
-        {"num_attention_heads"} & set(checkpoint.assumed),
-        "",
-    )

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
@@ -51,7 +51,6 @@ class QuestionAnswerer(EngineModel):
 
     Args:
       may_have_no_answer: Whether the model learns to tell that there is none.
-      head: In place of that, all that is known of the head.
     """
 
     kinds = ("question_answering",)
@@ -65,45 +64,24 @@ class QuestionAnswerer(EngineModel):
     # The end is predicted from the start.
     teaches_in_evaluation = True
 
-    def __init__(
-        self,
-        encoder,
-        preprocessor=None,
-        *,
-        may_have_no_answer: bool = False,
-        head: task_head.TaskHead | Mapping | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            _new_head(may_have_no_answer) if head is None else head,
-            preprocessor,
-            **kwargs,
-        )
-
     @property
     def options(self) -> configs.QuestionAnsweringConfig:
         """How contexts are cut, and spans are chosen."""
         return self.head.question_answering
 
     @classmethod
-    def head_for(cls, checkpoint, source, may_have_no_answer=None, **options):
-        kept = cls.kept(checkpoint)
-        if kept is None:
-            return _new_head(bool(may_have_no_answer), **options), False
-        asked = dict(options)
+    def new_head(cls, kept, may_have_no_answer=None, **options):
         if may_have_no_answer is not None:
-            asked = dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
-        head = dataclasses.replace(kept, options=kept.options | asked)
-        ours, theirs = (
-            {name: of.options.get(name) for name in _OF_LAYERS}
-            for of in (head, kept)
-        )
-        if ours == theirs:
-            return head, True
-        errors.warn(f"A new head for {ours}: that of {source} is for {theirs}")
-        has_none = head.question_answering.answerable_classifier
-        return _new_head(has_none, **options), False
+            options = (
+                dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
+            )
+        if kept is None:
+            return _new_head(False, **options)
+        return dataclasses.replace(kept, options=kept.options | options)
+
+    @classmethod
+    def layers_of(cls, head):
+        return {name: head.options.get(name) for name in _OF_LAYERS}
 
     def answer(self, outputs):
         return dict(outputs)
@@ -141,16 +119,6 @@ class QuestionAnswerer(EngineModel):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
-        if y is not None and not self.options.answerable_classifier:
-            impossible = features[f"{self.task_name}_is_impossible"] > 0
-            if num := len(
-                np.unique(self.rows_of_features(features)[impossible])
-            ):
-                errors.warn(
-                    f"{num} of {len(rows[1])} rows have no answer in {name}, "
-                    "which decode_predictions never says but with "
-                    "may_have_no_answer=True"
-                )
         return features
 
     def rows_of_features(self, features):
@@ -159,10 +127,10 @@ class QuestionAnswerer(EngineModel):
     def predict_step(self, data):
         outputs = super().predict_step(data)
         # One length for all batches.
-        for of_tokens in ("start_logits", "end_logits"):
-            missing = self.max_seq_length - tf.shape(outputs[of_tokens])[1]
-            outputs[of_tokens] = tf.pad(
-                outputs[of_tokens],
+        for name in ("start_logits", "end_logits"):
+            missing = self.max_seq_length - tf.shape(outputs[name])[1]
+            outputs[name] = tf.pad(
+                outputs[name],
                 [[0, 0], [0, missing]],
                 constant_values=heads.DISALLOWED_LOGIT,
             )

@@ -7,7 +7,7 @@ Shapes: N rows, B batch, L length, C labels.
 """
 
 import dataclasses
-import functools
+import itertools
 import os
 import tempfile
 import typing
@@ -18,10 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import hub, reading, task_heads
+from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.keras_models import checkpoints, inputs
+from electra_tf.keras_models import checkpoints, inputs, optimizers
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.encoder import Encoder, WholeModel
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -29,7 +29,6 @@ from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
 from electra_tf.tasks import features as features_lib
-from electra_tf.tasks import text_tasks
 from electra_tf.tasks.task import Task
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
@@ -47,48 +46,60 @@ class TaskModel(WholeModel):
     Args:
       encoder: An `Encoder`, whose weights are copied; or the sizes of one, or
         what JSON keeps of them.
-      head: The task's head, likewise.
+      labels: See the class; of those that have labels.
       preprocessor: From texts to what the encoder reads; None for a model that
         takes `input_ids`, `input_mask` and `segment_ids`.
+      head: All that is known of the head, in place of what the class takes for
+        it.
       head_dropout: Share of the activations dropped below the last layer; None
         for that of the original, 0.1.
       seed: Of dropout and of the order of the rows; None for one of its own,
         which `keras.utils.set_random_seed` decides.
       dtype: A dtype policy; None for Keras's.
-
-    Attributes:
-      kinds: Of `TaskHead`; the first one of a new head.
-      head_arguments: What `from_checkpoint` takes for the head.
-      class_arguments: And for the class itself.
-      target_names: The head's features that `fit` learns from.
-      bookkeeping: And those that are of no use to a network.
-      score_names: Of the head's `metric_sums`: what `evaluate` tells.
-      target_rank: Axes of the labels; with several for a row they are two.
-      num_label_values: Of labels that are ids or decisions; None for others.
-      teaches_in_evaluation: Whether a loss without dropout needs the labels to
-        predict, too.
     """
 
+    # Of `TaskHead`; the first one of a new head.
     kinds: tuple[str, ...]
+    # What `from_checkpoint` takes for the head, and for the class itself.
     head_arguments: tuple[str, ...] = ()
     class_arguments: tuple[str, ...] = ("name", "dtype")
+    # The head's features that `fit` learns from, and those of no use to it.
     target_names: tuple[str, ...]
     bookkeeping: tuple[str, ...] = ()
+    # Of the head's `metric_sums`: what `evaluate` tells.
     score_names: typing.Any = ()
+    # Axes of the labels; with several for a row they are two.
     target_rank: typing.Any = 1
+    # Of labels that are ids or decisions; None for others.
     num_label_values: typing.Any = None
+    # Whether a loss without dropout needs the labels to predict, too.
     teaches_in_evaluation = False
 
     def __init__(
         self,
         encoder: Encoder | configs.EncoderConfig | Mapping,
-        head: task_head.TaskHead | Mapping,
+        labels: Sequence | int | None = None,
         preprocessor=None,
+        *,
+        head: task_head.TaskHead | Mapping | None = None,
         head_dropout: float | None = None,
         seed: int | None = None,
         name: str | None = None,
         dtype=None,
+        **settings,
     ):
+        if head is None:
+            if labels is not None:
+                settings["labels"] = labels
+            head = self.new_head(None, **settings)
+        elif settings:
+            raise TypeError(
+                f"Expected head alone. Received: {[*settings]}, too"
+            )
+        if head is None:
+            raise ValueError(
+                "Expected labels=[...] or head=. Received: neither"
+            )
         if isinstance(encoder, Mapping):
             encoder = configs.EncoderConfig(**encoder)
         config = getattr(encoder, "config", encoder)
@@ -135,6 +146,8 @@ class TaskModel(WholeModel):
             or list(map(str, range(self.head.num_outputs or 0)))
         )
         self.given_labels: tuple = self.labels
+        if labels is not None:
+            self.given_labels = tuple(inputs.given_labels(labels))
         self.built = True
 
     @property
@@ -159,6 +172,12 @@ class TaskModel(WholeModel):
             return self.encoder_config.max_position_embeddings
         return self.preprocessor.max_seq_length
 
+    @property
+    def _longest(self) -> int:
+        """Tokens of a row that are read."""
+        windows = self.windows
+        return windows.most_tokens if windows else self.max_seq_length
+
     def set_options(self, **options) -> None:
         """Remembers what training tells of the task."""
         self.head = dataclasses.replace(
@@ -171,9 +190,9 @@ class TaskModel(WholeModel):
         """Checks what the user calls x."""
         rows = inputs.texts(x, name)
         kinds = ("texts", "pairs of texts")
-        wanted, received = self.has_pairs, len(rows) == 2
-        if self.windows is not None:
-            wanted = False  # Of long texts.
+        received = len(rows) == 2
+        # Windows are those of long texts.
+        wanted = False if self.windows else self.has_pairs
         if wanted not in (None, received):
             raise ValueError(
                 f"Expected {kinds[wanted]} as {name}, as the model was trained "
@@ -205,26 +224,22 @@ class TaskModel(WholeModel):
 
     def _warn_of_cuts(self, rows, features: features_lib.Features) -> None:
         """Says how many texts, or pairs, the model does not read to the end."""
-        longest = self.max_seq_length
-        if self.windows is not None:
-            longest = self.windows.most_tokens
-        full = np.flatnonzero(features["input_mask"].sum(axis=-1) == longest)
-        if not full.size:
-            return
-        first, *second = (
-            self.preprocessor.tokenizer.tokenize([column[i] for i in full])
-            .row_lengths()
-            .numpy()
-            for column in rows
-        )
-        num_tokens = 2 + first
-        if second:
-            num_tokens += second[0] + (second[0] > 0)
-        if num_cut := int((num_tokens > longest).sum()):
+        full = features["input_mask"].sum(axis=-1) == self._longest
+        lengths = [
+            self._num_tokens(itertools.compress(texts, full)) for texts in rows
+        ]
+        second = lengths[-1] if len(lengths) == 2 else np.zeros(1, int)
+        num_tokens = 2 + lengths[0] + second + (second > 0)
+        if num_cut := int((num_tokens > self._longest).sum()):
             errors.warn(
-                f"{num_cut} of {len(rows[0])} texts have more than {longest} "
-                "tokens and are cut: see max_seq_length"
+                f"{num_cut} of {len(rows[0])} texts have more than "
+                f"{self._longest} tokens and are cut: see max_seq_length"
             )
+
+    def _num_tokens(self, texts) -> np.ndarray:
+        tokenizer = self.preprocessor.tokenizer
+        ids = features_lib.tokenize_all(list(texts), tokenizer)
+        return np.array([*map(len, ids)], int)
 
     def targets(self, y, name: str, num_rows: int) -> np.ndarray:
         """The labels of a column as numbers, [N, ...]."""
@@ -292,10 +307,12 @@ class TaskModel(WholeModel):
         return dict(outputs["task_outputs"][self.task_name])
 
     def features_of(self, x, y=None):
-        longest = self.encoder_config.max_position_embeddings
-        if self.windows is not None:
-            longest = self.windows.most_tokens
-        encoder_lib.check_features(x, longest)
+        encoder_lib.check_features(
+            x,
+            self.windows.most_tokens
+            if self.windows
+            else self.encoder_config.max_position_embeddings,
+        )
         features = {}
         for name, values in x.items():
             is_shared = name in ENCODER_FEATURES or name == "task_id"
@@ -334,8 +351,7 @@ class TaskModel(WholeModel):
 
         Args:
           path: A model directory of a gin run, a checkpoint of any other
-            format, or "hf://owner/name". Of what `save_to_preset` wrote, the
-            very model, if nothing else is asked for.
+            format, or "hf://owner/name".
           labels: See the class; None for those of the head.
           max_seq_length: Longer texts are cut. None for the length of the
             fine-tuning whose head is kept; with a new head for 128, as the gin
@@ -355,24 +371,14 @@ class TaskModel(WholeModel):
         """
         if labels is not None:
             kwargs["labels"] = labels
-        of_class = {
+        arguments = {
             name: kwargs.pop(name)
             for name in cls.class_arguments
             if name in kwargs
         }
         description = {} if task is None else task.description()
         kwargs |= cls._arguments_of(description)
-        asked = (max_seq_length, dropout, head_dropout, seed, *kwargs.values())
-        is_auto = isinstance(preprocessor, str) and preprocessor == "auto"
-        if (
-            is_auto
-            and not of_class
-            and all(value is None for value in asked)
-            and not isinstance(path, Checkpoint)
-        ):
-            saved = checkpoints.read_task(hub.local_path(path))
-            if type(saved) is cls:
-                return saved
+        is_auto = optimizers.is_auto(preprocessor)
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
@@ -380,12 +386,6 @@ class TaskModel(WholeModel):
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if task is not None and not is_kept:
             head = dataclasses.replace(head, task_name=task.name)
-        theirs = checkpoint.head
-        if theirs is not None and theirs.kind != head.kind:
-            errors.warn(
-                f"A new head for {head.kind}: that of {source} is for "
-                f"{theirs.kind}"
-            )
         has_windows = preprocessor is None and "windows" in head.options
         if has_windows or not is_auto and max_seq_length is not None:
             raise ValueError(
@@ -411,19 +411,18 @@ class TaskModel(WholeModel):
             head_dropout = dropout if head_dropout is None else head_dropout
         model = cls(
             config,
-            preprocessor=preprocessor,
+            labels,
+            preprocessor,
             head=head,
             head_dropout=head_dropout,
             seed=seed,
-            **of_class,
+            **arguments,
         )
         variables, what = model.network.electra.variables, "the encoder"
         if is_kept:
             variables, what = model.network.variables, "the model"
             checkpoint.warn_of_heads(source)
         reading.assign_all(checkpoint, variables, source, what)
-        if labels is not None:
-            model.given_labels = tuple(inputs.given_labels(labels))
         if "scheme" in description:  # Of a tagger's answers.
             model.set_options(scheme=description["scheme"])
         return model
@@ -446,57 +445,62 @@ class TaskModel(WholeModel):
         return arguments
 
     @classmethod
-    def head_for(
-        cls, checkpoint: Checkpoint, source: str
-    ) -> tuple[task_head.TaskHead, bool]:
-        """The head to make, and whether its weights are the checkpoint's."""
+    def new_head(
+        cls, kept: task_head.TaskHead | None, **arguments
+    ) -> task_head.TaskHead | None:
+        """The head that is asked for; None where nothing says its labels.
+
+        What is not asked for is as in `kept`, the checkpoint's, if that is one
+        for this task.
+        """
         raise NotImplementedError
 
     @classmethod
-    def labelled_head(
-        cls,
-        checkpoint: Checkpoint,
-        source: str,
-        kept: task_head.TaskHead | None,
-        new: task_head.TaskHead | None,
-    ) -> tuple[task_head.TaskHead, bool]:
-        """`head_for` of a task with labels."""
-        if new is None:
-            if kept is None:
-                head = checkpoint.head
-                has = (
-                    f"a head for {head.kind}" if head else "no fine-tuned head"
-                )
-                raise errors.CheckpointError(
-                    f"Expected labels=[...] for a new head, as {source} has "
-                    f"{has}. Received: labels=None"
-                )
-            return kept, True
-        if kept is None:
-            return new, False
-        is_same = kept.pooling == new.pooling
-        is_same &= kept.num_outputs == new.num_outputs
-        if is_same and kept.labels in (None, new.labels):
-            return dataclasses.replace(kept, labels=new.labels), True
-        ours, theirs = list(new.labels or ()), list(kept.labels or ())
-        if ours != theirs and set(ours) == set(theirs):
-            raise errors.CheckpointError(
-                f"Expected labels in the order of the head of {source}, "
-                f"{theirs}. Received: labels={ours}"
-            )
-        errors.warn(
-            f"A new head for the labels {text_tasks.listing(ours)} with "
-            f"pooling={new.pooling!r}: that of {source} is for "
-            + (text_tasks.listing(theirs) if theirs else "others")
-            + f" with pooling={kept.pooling!r}"
-        )
-        return new, False
+    def layers_of(cls, head: task_head.TaskHead) -> dict:
+        """What must be the same for weights to be kept."""
+        return {
+            "kind": head.kind,
+            "labels": head.labels,
+            "num_outputs": head.num_outputs,
+            "pooling": head.pooling,
+        }
 
     @classmethod
-    def kept(cls, checkpoint: Checkpoint) -> task_head.TaskHead | None:
-        """The checkpoint's head, if it is one for this task."""
-        head = checkpoint.head
-        return head if head is not None and head.kind in cls.kinds else None
+    def head_for(
+        cls, checkpoint: Checkpoint, source: str, **arguments
+    ) -> tuple[task_head.TaskHead, bool]:
+        """The head to make, and whether its weights are the checkpoint's."""
+        there = checkpoint.head
+        kept = there if there and there.kind in cls.kinds else None
+        head = cls.new_head(kept, **arguments)
+        if head is None:
+            has = f"a head for {there.kind}" if there else "no fine-tuned head"
+            raise errors.CheckpointError(
+                f"Expected labels=[...] for a new head, as {source} has {has}. "
+                "Received: labels=None"
+            )
+        if kept is None:
+            if there:
+                errors.warn(
+                    f"A new head for {head.kind}: that of {source} is for "
+                    f"{there.kind}"
+                )
+            return head, False
+        kept = dataclasses.replace(kept, labels=kept.labels or head.labels)
+        layers, known = cls.layers_of(head), cls.layers_of(kept)
+        if layers == known:
+            options = kept.options | head.options
+            return dataclasses.replace(kept, options=options), True
+        new, old = (
+            ", ".join(
+                f"{name}={inputs.short(one[name], 200)}"
+                for name in layers
+                if layers[name] != known[name]
+            )
+            for one in (layers, known)
+        )
+        errors.warn(f"A new head for {new}: that of {source} has {old}")
+        return head, False
 
     def get_config(self):
         head = dataclasses.asdict(self.head)
@@ -535,27 +539,6 @@ class TaskModel(WholeModel):
             ),
             vocabulary=self.preprocessor.vocabulary,
             max_seq_length=self.max_seq_length,
-        )
-
-    def save_to_preset(self, path: str | os.PathLike) -> None:
-        """Writes a preset, which `from_preset` takes.
-
-        The encoder and the tokenizer are KerasHub's `ElectraBackbone`, see
-        `Encoder.save_to_preset`; task.json and task.weights.h5 have the rest.
-        Optimizer and losses stay behind.
-
-        Args:
-          path: A new or empty folder.
-
-        Raises:
-          ValueError: If there is something at the path, the model has no
-            preprocessor, or KerasHub cannot hold the encoder.
-        """
-        checkpoints.write(
-            self.to_checkpoint(),
-            path,
-            "kerashub",
-            beside=functools.partial(checkpoints.write_task, self),
         )
 
     def encoder(self, **kwargs) -> Encoder:

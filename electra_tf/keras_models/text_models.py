@@ -5,21 +5,19 @@ Shapes: N rows, B batch, C labels.
 
 import math
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
 
 # Of a regressor's least label and scale, in files of weights.
 _UNIT = "unit"
-# Of a label between the least and the greatest, 0 and 1.
-_ROUNDING = 1e-6
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -43,8 +41,6 @@ class TextClassifier(EngineModel):
       pooling: What the head reads of a text: "cls", the first token's vector,
         or "mean", the mean of all tokens' vectors.
       activation: "auto" for probabilities; None for logits.
-      head: In place of `multi_label` and `pooling`, all that is known of the
-        head.
     """
 
     kinds = ("classification", "multi_label_classification")
@@ -53,28 +49,15 @@ class TextClassifier(EngineModel):
     class_arguments = ("activation", "name", "dtype")
 
     def __init__(
-        self,
-        encoder,
-        labels: Sequence | int | None = None,
-        preprocessor=None,
-        *,
-        multi_label: bool = False,
-        pooling: str = configs.DEFAULT_POOLING,
-        activation: str | None = "auto",
-        head: task_head.TaskHead | Mapping | None = None,
-        **kwargs,
+        self, encoder, *args, activation: str | None = "auto", **kwargs
     ):
         if activation not in ("auto", None):
             raise ValueError(
                 "Expected activation='auto', for probabilities, or None. "
                 f"Received: activation={activation!r}"
             )
-        if head is None:
-            head = _labels_head(labels, multi_label, pooling)
-        super().__init__(encoder, head, preprocessor, **kwargs)
+        super().__init__(encoder, *args, **kwargs)
         self.activation = activation
-        if labels is not None:
-            self.given_labels = tuple(inputs.given_labels(labels))
 
     @property
     def multi_label(self) -> bool:
@@ -99,25 +82,17 @@ class TextClassifier(EngineModel):
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     @classmethod
-    def head_for(
-        cls, checkpoint, source, labels=None, multi_label=None, pooling=None
-    ):
-        kept, new = cls.kept(checkpoint), None
-        if kept is not None and multi_label is not None:
-            kept = kept if kept.kind == cls.kinds[multi_label] else None
-        if labels is not None:
-            of_kept = kept.pooling if kept else configs.DEFAULT_POOLING
-            multi_label = multi_label or bool(
-                kept and kept.kind == cls.kinds[1]
-            )
-            new = _labels_head(labels, multi_label, pooling or of_kept)
-        elif kept is not None and pooling not in (None, kept.pooling):
-            raise errors.CheckpointError(
-                f"Expected labels=[...] for a new head, as that of {source} "
-                f"has pooling={kept.pooling!r}. Received: labels=None and "
-                f"pooling={pooling!r}"
-            )
-        return cls.labelled_head(checkpoint, source, kept, new)
+    def new_head(cls, kept, labels=None, multi_label=None, pooling=None):
+        kind = kept.kind if kept else cls.kinds[0]
+        if multi_label is not None:
+            kind = cls.kinds[multi_label]
+        if kept:
+            pooling = pooling or kept.pooling
+            if labels is None and (kind, pooling) == (kept.kind, kept.pooling):
+                return kept
+        if labels is None:
+            return None
+        return _labels_head(labels, kind == cls.kinds[1], pooling)
 
     def answer(self, outputs):
         logits = outputs["logits"]
@@ -196,43 +171,24 @@ class TextRegressor(EngineModel):
       min_value: The least label; None to take it, and the scale, from what the
         first `fit` is given.
       scale: The greatest label less the least one.
-      head: All that is known of the head.
     """
 
     kinds = ("regression",)
     target_names = ("targets",)
     head_arguments = ("min_value", "scale", "pooling")
 
-    def __init__(
-        self,
-        encoder,
-        preprocessor=None,
-        *,
-        min_value: float | None = None,
-        scale: float | None = None,
-        pooling: str = configs.DEFAULT_POOLING,
-        head: task_head.TaskHead | Mapping | None = None,
-        **kwargs,
-    ):
-        if head is None:
-            head = _regression_head(min_value, scale, pooling)
-        super().__init__(encoder, head, preprocessor, **kwargs)
+    @classmethod
+    def new_head(cls, kept, min_value=None, scale=None, pooling=None):
+        if kept and min_value is scale is None:
+            min_value, scale = map(kept.options.get, ("min_value", "scale"))
+        if kept:
+            pooling = pooling or kept.pooling
+        return _regression_head(min_value, scale, pooling)
 
     @classmethod
-    def head_for(
-        cls, checkpoint, source, min_value=None, scale=None, pooling=None
-    ):
-        kept = cls.kept(checkpoint)
-        if kept is None:
-            return _regression_head(min_value, scale, pooling), False
-        new = _regression_head(min_value, scale, pooling or kept.pooling)
-        ours = new.options | {"pooling": new.pooling}
-        theirs = {name: kept.options.get(name) for name in ours}
-        theirs["pooling"] = kept.pooling
-        if theirs == ours:
-            return kept, True
-        errors.warn(f"A new head for {ours}: that of {source} is for {theirs}")
-        return new, False
+    def layers_of(cls, head):
+        least, scale = map(head.options.get, ("min_value", "scale"))
+        return {"min_value": least, "scale": scale, "pooling": head.pooling}
 
     @property
     def unit(self) -> tuple[float, float]:
@@ -274,18 +230,9 @@ class TextRegressor(EngineModel):
             if not has_unit:  # Learned as they are.
                 self.set_options(min_value=0.0, scale=1.0)
             return
-        least, greatest = float(targets.min()), float(targets.max())
         if not has_unit:
+            least, greatest = float(targets.min()), float(targets.max())
             self._set_unit(least, greatest - least or 1.0)
-            return
-        first, scale = self.unit
-        shares = (least - first) / scale, (greatest - first) / scale
-        if shares[0] < -_ROUNDING or shares[1] > 1.0 + _ROUNDING:
-            errors.warn(
-                f"Labels from {least:g} to {greatest:g}, in the unit of those "
-                f"from {first:g} to {first + scale:g}: it is that of the first "
-                "fit, of a head that was kept, or of min_value and scale"
-            )
 
     def _set_unit(self, least: float, scale: float) -> None:
         self.set_options(min_value=least, scale=scale)

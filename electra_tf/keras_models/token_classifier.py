@@ -3,13 +3,10 @@
 Shapes: N rows, B batch, L length, W words of the longest row, C labels.
 """
 
-from collections.abc import Mapping, Sequence
-
 import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import errors
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
@@ -36,7 +33,6 @@ class TokenClassifier(EngineModel):
 
     Args:
       labels: Names or numbers, in the order of the outputs; or how many.
-      head: In place of `labels`, all that is known of the head.
     """
 
     kinds = ("tagging",)
@@ -45,39 +41,12 @@ class TokenClassifier(EngineModel):
     target_rank = 2
     score_names = ("accuracy",)
 
-    def __init__(
-        self,
-        encoder,
-        labels: Sequence | int | None = None,
-        preprocessor=None,
-        *,
-        head: task_head.TaskHead | Mapping | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            encoder,
-            _new_head(labels) if head is None else head,
-            preprocessor,
-            **kwargs,
-        )
-
     @classmethod
-    def head_for(cls, checkpoint, source, labels=None):
-        new = None if labels is None else _new_head(labels)
-        return cls.labelled_head(checkpoint, source, cls.kept(checkpoint), new)
+    def new_head(cls, kept, labels=None):
+        return kept if labels is None else _new_head(labels)
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
-
-    def compile(self, optimizer="auto", loss="auto", **kwargs):
-        """See `EngineModel.compile`; `weighted_metrics` leave padding out."""
-        metrics = kwargs.get("metrics", "auto")
-        if metrics and not (isinstance(metrics, str) and metrics == "auto"):
-            errors.warn(
-                "metrics= counts padding as words, here and in evaluate: "
-                "weighted_metrics= leaves it out"
-            )
-        super().compile(optimizer, loss, **kwargs)
 
     def for_keras(self, x, y, y_pred, sample_weight):
         weights = x["labels_mask"]
@@ -112,28 +81,21 @@ class TokenClassifier(EngineModel):
     def features(self, rows, y, name="y"):
         labels = [[self.labels[0]] * len(words) for words in rows]
         if y is not None:
-            given = _split_rows(y, name)
-            inputs.rows(given, name, len(rows))
-            for row, (words, tags) in enumerate(zip(rows, given, strict=True)):
-                if len(words) != len(tags):
-                    raise ValueError(
-                        f"Expected a label for each word in {name}. Received: "
-                        f"{len(tags)} labels for the {len(words)} words of row "
-                        f"{row}"
-                    )
-                labels[row] = [
-                    self.labels[self._labels.known(value, name, row)]
-                    for value in tags
-                ]
-        features = self.task().features(
-            [
-                tagging.TaggingExample(row, tuple(words), tuple(tags))
-                for row, (words, tags) in enumerate(
-                    zip(rows, labels, strict=True)
+            labels = _split_rows(y, name)
+            inputs.rows(labels, name, len(rows))
+        examples = []
+        for row, (words, tags) in enumerate(zip(rows, labels, strict=True)):
+            if len(words) != len(tags):
+                raise ValueError(
+                    f"Expected a label for each word in {name}. Received: "
+                    f"{len(tags)} labels for the {len(words)} words of row "
+                    f"{row}"
                 )
-            ],
-            self.preprocessor.tokenizer,
-            self.max_seq_length,
+            ids = [self._labels.known(value, name, row) for value in tags]
+            names = tuple(self.labels[i] for i in ids)
+            examples.append(tagging.TaggingExample(row, tuple(words), names))
+        features = self.task().features(
+            examples, self.preprocessor.tokenizer, self.max_seq_length
         )
         if y is None:
             del features[f"{self.task_name}_labels"]

@@ -135,91 +135,56 @@ def load(
             + (f"a head for {head.kind}" if head else "no fine-tuned head")
         )
     is_pair = _reads_pairs(kind, head, has_pairs, model_dir)
-    tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
-    length = _length(checkpoint, model_dir, max_seq_length)
-    about: dict[str, typing.Any] = {}
+    words = checkpoint.required_vocabulary(model_dir)
+    vocabulary.write(words, vocab_dir)
+    longest = checkpoint.discriminator.max_position_embeddings
+    # A training on longer ones cut them to the positions.
+    trained = min(checkpoint.max_seq_length or longest, longest)
+    length = trained if max_seq_length is None else max_seq_length
+    if not 8 <= length <= longest:
+        raise errors.ConfigError(
+            f"max_seq_length must be from 8 to the {longest} positions of "
+            f"{model_dir}. Received: max_seq_length={length}"
+        )
+    settings: dict[str, typing.Any] = {}
     if head is not None and kind in kinds.TASK_KINDS:
-        about = _about_head(head)
-        about["windows"] = _windows(head, length, model_dir)
-        if about["windows"] and is_pair:
+        checkpoint.warn_of_heads(model_dir)
+        settings = _head_settings(head)
+        try:
+            settings["windows"] = head.windows_of(length)
+        except ValueError as error:
+            raise errors.ConfigError(
+                f"{model_dir} was trained on windows, which do not fit "
+                f"max_seq_length={length}: {error}"
+            ) from None
+        if settings["windows"] and is_pair:
             raise errors.ConfigError(
                 f"Expected no pairs, as {model_dir} reads a long text in "
                 "windows. Received: has_pairs=True (--pairs)"
             )
-    num_segments = checkpoint.discriminator.type_vocab_size
-    if num_segments < 2 and is_pair:
-        raise errors.ConfigError(
-            "Expected an encoder with a segment for each of two texts. "
-            f"Received: {model_dir}, with type_vocab_size={num_segments}"
-        )
-    found = Source(
+    if kind == kinds.DETECTION:
+        model = detector.load_discriminator(checkpoint, model_dir)
+    else:
+        part = kind if kind == kinds.ENCODING else ""
+        model = reading.load_model(model_dir, part, checkpoint)
+    source = Source(
         kind=kind,
-        model=_model_of(checkpoint, kind, model_dir),
-        tokenizer=tokenizer,
-        vocab_file=vocab_file,
+        model=model,
+        tokenizer=tokenization.FullTokenizer(words),
+        vocab_file=os.path.join(vocab_dir, vocabulary.VOCAB_FILE),
         max_seq_length=length,
         has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
-        **about,
+        **settings,
     )
-    if kind in kinds.TASK_KINDS:
-        checkpoint.warn_of_heads(model_dir)
-    notes = _notes(checkpoint, found, has_pairs)
-    for note in notes:
-        errors.warn(note)
-    metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
-    return dataclasses.replace(found, metadata=metadata)
-
-
-def _length(
-    checkpoint: Checkpoint, model_dir: str, max_seq_length: int | None
-) -> int:
-    """Where to cut: what is asked for, or the length of the training.
-
-    Raises:
-      ConfigError: If the model cannot read as much, or it is next to nothing.
-    """
-    assert checkpoint.discriminator is not None
-    longest = checkpoint.discriminator.max_position_embeddings
-    if max_seq_length is None:
-        # A training on longer ones cut them to the positions.
-        max_seq_length = min(checkpoint.max_seq_length or longest, longest)
-    if not 8 <= max_seq_length <= longest:
-        raise errors.ConfigError(
-            f"max_seq_length must be from 8 to the {longest} positions of "
-            f"{model_dir}. Received: max_seq_length={max_seq_length}"
-        )
-    return max_seq_length
-
-
-def _model_of(checkpoint: Checkpoint, kind: str, model_dir: str):
-    """The network of a kind with the weights of a checkpoint."""
-    if kind == kinds.DETECTION:
-        return detector.load_discriminator(checkpoint, model_dir)
-    return reading.load_model(
-        model_dir, kind if kind == kinds.ENCODING else "", checkpoint
-    )
-
-
-def _notes(
-    checkpoint: Checkpoint, found: Source, has_pairs: bool | None
-) -> list[str]:
-    """What whoever asks the model should know, a line each."""
-    notes: list[str] = []
-    least, greatest = found.min_value, found.min_value + found.scale
-    if found.kind == "regression" and not task_head.float32_tells_apart(
-        least, greatest
-    ):
-        notes.append(
-            f"the numbers are float32, which has few between {least:.15g} and "
-            f"{greatest:.15g}: train on their differences from one of them"
-        )
-    head = checkpoint.head if found.kind in _TEXT_KINDS else None
-    if head and has_pairs is None and head.has_pairs is None:
+    notes = []
+    if head and kind in _TEXT_KINDS and head.has_pairs is has_pairs is None:
         notes.append(
             f"nothing says whether the head {head.task_name!r} takes one text "
             "or two: taken as one (--pairs)"
         )
-    return notes
+        errors.warn(notes[0])
+    metadata = _metadata(source, checkpoint, model_dir) | {"notes": notes}
+    return dataclasses.replace(source, metadata=metadata)
 
 
 def _kind_of(checkpoint: Checkpoint) -> str:
@@ -232,26 +197,26 @@ def _kind_of(checkpoint: Checkpoint) -> str:
     return kinds.DETECTION if has_head else kinds.ENCODING
 
 
-def _about_head(head: task_head.TaskHead) -> dict:
+def _head_settings(head: task_head.TaskHead) -> dict:
     """What a fine-tuned head says of inputs and outputs."""
-    about: dict[str, typing.Any] = {"task_name": head.task_name}
+    settings: dict[str, typing.Any] = {"task_name": head.task_name}
     if head.kind == "question_answering":
-        about["question_answering"] = head.question_answering
-        return about
+        settings["question_answering"] = head.question_answering
+        return settings
     if head.kind == "regression":
-        about["min_value"], about["scale"] = head.unit
+        settings["min_value"], settings["scale"] = head.unit
     else:
         numbers = map(str, range(head.num_outputs or 0))
-        about["labels"] = head.tags or tuple(numbers)
+        settings["labels"] = head.tags or tuple(numbers)
     if head.kind == "tagging":
         if head.scheme == "IOB1" and head.labels:
             numbered = {label: i for i, label in enumerate(head.labels)}
-            about["inside"] = tuple(
+            settings["inside"] = tuple(
                 numbered.get(f"I{label[1:]}", -1) for label in head.labels
             )
-        about["lower_cases_words"] = head.as_original
-        about["segment"] = head.segment_of_words()
-    return about
+        settings["lower_cases_words"] = head.as_original
+        settings["segment"] = head.segment_of_words()
+    return settings
 
 
 def _reads_pairs(
@@ -275,57 +240,36 @@ def _reads_pairs(
     return has_pairs
 
 
-def _windows(
-    head: task_head.TaskHead, max_seq_length: int, model_dir: str
-) -> Windows | None:
-    try:
-        return head.windows_of(max_seq_length)
-    except ValueError as error:
-        raise errors.ConfigError(
-            f"{model_dir} was trained on windows, which do not fit "
-            f"max_seq_length={max_seq_length}: {error}"
-        ) from None
-
-
-def _tokenizer(
-    checkpoint: Checkpoint, model_dir: str, vocab_dir: str
-) -> tuple[tokenization.FullTokenizer, str]:
-    found = checkpoint.required_vocabulary(model_dir)
-    vocabulary.write(found, vocab_dir)
-    vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
-    return tokenization.FullTokenizer(found), vocab_file
-
-
-def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
-    about: dict[str, typing.Any] = {
-        "kind": found.kind,
-        "task": found.task_name or None,
-        "labels": list(found.labels),
-        "has_pairs": found.has_pairs,
-        "max_seq_length": found.max_seq_length,
-        "do_lower_case": found.tokenizer.do_lower_case,
-        "strip_accents": found.tokenizer.strip_accents,
-        "text_cleaning": found.tokenizer.text_cleaning,
-        "vocab_size": found.tokenizer.vocab_size,
-        "type_vocab_size": found.encoder.config.type_vocab_size,
-        "vocab_sha256": files.sha256_of_file(found.vocab_file),
+def _metadata(source: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
+    metadata: dict[str, typing.Any] = {
+        "kind": source.kind,
+        "task": source.task_name or None,
+        "labels": list(source.labels),
+        "has_pairs": source.has_pairs,
+        "max_seq_length": source.max_seq_length,
+        "do_lower_case": source.tokenizer.do_lower_case,
+        "strip_accents": source.tokenizer.strip_accents,
+        "text_cleaning": source.tokenizer.text_cleaning,
+        "vocab_size": source.tokenizer.vocab_size,
+        "type_vocab_size": source.encoder.config.type_vocab_size,
+        "vocab_sha256": files.sha256_of_file(source.vocab_file),
         "global_step": checkpoint.global_step,
         "scores": _scores(model_dir),
     }
-    if found.windows is not None:
-        about["windows"] = found.windows.about()
+    if source.windows is not None:
+        metadata["windows"] = source.windows.about()
     head = checkpoint.head
-    if found.task_name and head and head.pooling != configs.DEFAULT_POOLING:
-        about["pooling"] = head.pooling
-    if found.kind == "regression":
-        about |= {"min_value": found.min_value, "scale": found.scale}
-    if found.kind == "tagging":
-        about["segment"] = found.segment
-        about["lower_cases_words"] = found.lower_cases_words
-    if found.question_answering is not None:
-        options = dataclasses.asdict(found.question_answering)
-        about["question_answering"] = options
-    return about
+    if source.task_name and head and head.pooling != configs.DEFAULT_POOLING:
+        metadata["pooling"] = head.pooling
+    if source.kind == "regression":
+        metadata |= {"min_value": source.min_value, "scale": source.scale}
+    if source.kind == "tagging":
+        metadata["segment"] = source.segment
+        metadata["lower_cases_words"] = source.lower_cases_words
+    if source.question_answering is not None:
+        options = dataclasses.asdict(source.question_answering)
+        metadata["question_answering"] = options
+    return metadata
 
 
 def _scores(model_dir: str) -> dict | None:

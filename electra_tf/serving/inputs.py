@@ -45,16 +45,6 @@ def check_same_size(first: tf.Tensor, second: tf.Tensor):
     )
 
 
-def pack_texts(
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    text: tf.Tensor,
-    text_pair: tf.Tensor | None = None,
-) -> Tensors:
-    """The features of `pack_and_compare`, without whether rows were cut."""
-    return pack_and_compare(tokenizer, max_seq_length, text, text_pair)[0]
-
-
 def pack_and_compare(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,

@@ -18,7 +18,7 @@ import tensorflow as tf
 from electra_tf import errors, files
 from electra_tf.command_line import silence
 from electra_tf.inference import predictor
-from electra_tf.serving import exportable, inputs, kinds, saved_model
+from electra_tf.serving import exportable, inputs, saved_model
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.exportable import Source
 from electra_tf.text import tokenization, vocabulary
@@ -32,24 +32,16 @@ FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
 VOCAB_FILE = vocabulary.VOCAB_FILE
 
 
-def export(
-    model_dir: str,
-    output_dir: str,
-    kind: str = kinds.AUTO,
-    has_pairs: bool | None = None,
-    max_seq_length: int | None = None,
-    vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
-) -> list[str]:
+def export(model_dir: str, output_dir: str, **options) -> list[str]:
     """Writes a model in float32, and with weights of 8 bits.
 
     The latter is quantized dynamically: matrix products are of 8-bit integers,
     whose ranges are those of the weights and of the activations at hand.
 
     Args:
-      model_dir, kind, has_pairs, max_seq_length, vocab_file, do_lower_case: See
-        `exportable.load`.
+      model_dir: What to export, as in `exportable.load`.
       output_dir: Gets the files; those of an earlier export are replaced.
+      **options: Of `exportable.load`, such as `kind` or `has_pairs`.
 
     Returns:
       Paths of the two models.
@@ -58,11 +50,8 @@ def export(
       ValueError: If there is no such model, or it cannot be converted.
     """
     with tempfile.TemporaryDirectory() as vocab_dir:
-        found = exportable.load(
-            *(model_dir, vocab_dir, kind, has_pairs, max_seq_length),
-            *(vocab_file, do_lower_case),
-        )
-        models = convert(found)
+        source = exportable.load(model_dir, vocab_dir, **options)
+        models = convert(source)
         with files.writing(output_dir):
             os.makedirs(output_dir, exist_ok=True)
             # Written last: without it nobody takes new models for earlier ones.
@@ -76,8 +65,8 @@ def export(
             # With its settings.
             for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
                 shutil.copy(os.path.join(vocab_dir, name), output_dir)
-    metadata = found.metadata | {
-        "signatures": [TOKENS, f"{TOKENS}_{found.max_seq_length}"],
+    metadata = source.metadata | {
+        "signatures": [TOKENS, f"{TOKENS}_{source.max_seq_length}"],
         "bytes": {name: len(model) for name, model in models.items()},
         "git_commit": files.git_commit(),
         "versions": files.versions(["tensorflow"]),
@@ -86,7 +75,7 @@ def export(
     return [os.path.join(output_dir, name) for name in models]
 
 
-def convert(found: Source) -> dict[str, bytes]:
+def convert(source: Source) -> dict[str, bytes]:
     """The models of `export`, by the names of their files.
 
     Their signatures take `input_ids`, `input_mask` and `segment_ids`
@@ -102,17 +91,17 @@ def convert(found: Source) -> dict[str, bytes]:
     * question_answering: what the head says of every window.
 
     Args:
-      found: The model.
+      source: The model.
 
     Raises:
       ValueError: If LiteRT lacks an op for it.
     """
-    served = saved_model.make_served_model(found)
+    served = saved_model.make_served_model(source)
 
     def call(features):
-        return signatures_lib.numbers(found, served.compute(features))
+        return signatures_lib.numbers(source, served.compute(features))
 
-    length = found.max_seq_length
+    length = source.max_seq_length
     signatures = {
         TOKENS: inputs.token_function(call, None, None),
         f"{TOKENS}_{length}": inputs.token_function(call, 1, length),
@@ -120,7 +109,7 @@ def convert(found: Source) -> dict[str, bytes]:
     # Without the tokenizer.
     module = tf.Module()
     # In a list of their own: see `signatures.ServedModel`.
-    module.model_variables = [v.value for v in found.keras_variables]
+    module.model_variables = [v.value for v in source.keras_variables]
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures=signatures)
         return {
@@ -140,14 +129,8 @@ def _convert(folder: str, signatures: list[str], is_int8: bool) -> bytes:
             return converter.convert()
     # The converter's own error is no public class.
     except Exception as error:
-        reason = next(
-            (
-                line
-                for line in str(error).splitlines()
-                if "ops:" in line or "error:" in line
-            ),
-            type(error).__name__,
-        )
+        lines = str(error).splitlines()
+        reason = next((x for x in lines if "ops:" in x or "error:" in x), "")
         raise ValueError(
             f"LiteRT cannot represent the model: {reason.strip()[:300]}"
         ) from None
@@ -172,13 +155,6 @@ class OnDeviceModel:
         folder = os.path.dirname(path)
         metadata_file = os.path.join(folder, predictor.METADATA_FILE)
         vocab_file = os.path.join(folder, VOCAB_FILE)
-        for needed in (path, metadata_file, vocab_file):
-            if not os.path.isfile(needed):
-                raise ValueError(
-                    "Expected a model of --format=litert with its "
-                    f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
-                    f"{path}, but there is no {needed}"
-                )
         self.metadata = files.read_json(metadata_file, ["kind"])
         if self.metadata.get("windows"):
             errors.warn(
@@ -225,7 +201,9 @@ class OnDeviceModel:
             tokens = self.tokenizer.tokenize_uncased(columns[0])
             packed = self.tokenizer.pack_inputs([tokens], length)
         else:
-            packed = inputs.pack_texts(self.tokenizer, length, *columns)
+            packed, _ = inputs.pack_and_compare(
+                self.tokenizer, length, *columns
+            )
         if self.metadata["kind"] == "tagging":
             segment = self.metadata["segment"]
             packed["segment_ids"] = packed["input_mask"] * segment

@@ -35,20 +35,13 @@ _MODELS: dict[str, type[signatures.ServedModel]] = {
 }
 
 
-def make_served_model(found: exportable.Source) -> signatures.ServedModel:
+def make_served_model(source: exportable.Source) -> signatures.ServedModel:
     """The signatures of a model, by what it does."""
-    return _MODELS[found.kind](found)
+    return _MODELS[source.kind](source)
 
 
 def export(
-    model_dir: str,
-    output_dir: str,
-    kind: str = kinds.AUTO,
-    has_pairs: bool | None = None,
-    max_seq_length: int | None = None,
-    name: str | None = None,
-    vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
+    model_dir: str, output_dir: str, name: str | None = None, **options
 ) -> str:
     """Writes the next version of a SavedModel, and what its server needs.
 
@@ -58,13 +51,9 @@ def export(
     Args:
       model_dir: What to export, as in `exportable.load`.
       output_dir: Holds the versions 1, 2, ...
-      kind: As in `exportable.load`.
-      has_pairs: Likewise.
-      max_seq_length: Likewise.
       name: What the server calls the model; by default as `output_dir` is
         called.
-      vocab_file: As in `exportable.load`.
-      do_lower_case: Likewise.
+      **options: Of `exportable.load`, such as `kind` or `has_pairs`.
 
     Returns:
       Path of the new version.
@@ -74,15 +63,12 @@ def export(
     """
     files.refuse_signs(output_dir, "--output")
     with tempfile.TemporaryDirectory() as vocab_dir:
-        found = exportable.load(
-            *(model_dir, vocab_dir, kind, has_pairs, max_seq_length),
-            *(vocab_file, do_lower_case),
-        )
-        model = make_served_model(found)
+        source = exportable.load(model_dir, vocab_dir, **options)
+        model = make_served_model(source)
         name = server_files.model_name(output_dir, name)
         server_files.refuse_other_name(output_dir, name)
         with tensor_files.writing(output_dir):
-            path = _save(model, found.metadata, output_dir, name)
+            path = _save(model, source.metadata, output_dir, name)
     server_files.write(output_dir, name)
     return path
 

@@ -100,10 +100,6 @@ def model_name(output_dir: str, name: str | None = None) -> str:
 
     Of a folder whose configuration is there it is the name of that.
 
-    Args:
-      output_dir: Where the versions are.
-      name: The name, or None.
-
     Raises:
       ConfigError: If it has other characters than letters, digits, "_", "-" and
         ".", which the server's addresses do not take.
@@ -111,27 +107,19 @@ def model_name(output_dir: str, name: str | None = None) -> str:
     configured = _configured_names(output_dir)
     if name is None and len(configured) == 1:
         return configured[0]
-    found = name or os.path.basename(os.path.abspath(output_dir))
+    chosen = name or os.path.basename(os.path.abspath(output_dir))
     if name is None:
-        found = re.sub(r"[^A-Za-z0-9_.\-]+", "_", found) or "model"
-    if not re.fullmatch(r"[A-Za-z0-9_.\-]+", found):
+        chosen = re.sub(r"[^A-Za-z0-9_.\-]+", "_", chosen) or "model"
+    if not re.fullmatch(r"[A-Za-z0-9_.\-]+", chosen):
         raise errors.ConfigError(
             "Expected a model name of letters, digits and _ . - only. "
-            f"Received: {found!r}"
+            f"Received: {chosen!r}"
         )
-    return found
+    return chosen
 
 
 def refuse_other_name(output_dir: str, name: str) -> None:
-    """Refuses a name that the server's configuration has not.
-
-    Args:
-      output_dir: Where the versions are, and the configuration may be.
-      name: Of the model.
-
-    Raises:
-      ConfigError: If that is so: the files that are there are left alone.
-    """
+    """Refuses a name that the server's configuration in the folder has not."""
     configured = _configured_names(output_dir)
     if configured and name not in configured:
         raise errors.ConfigError(
@@ -151,15 +139,7 @@ def _configured_names(output_dir: str) -> list[str]:
 
 
 def write(output_dir: str, name: str) -> list[str]:
-    """Writes the server's files that are not there yet.
-
-    Args:
-      output_dir: Where the versions are.
-      name: Of the model.
-
-    Returns:
-      The names of the files written.
-    """
+    """Writes the server's files that are not there yet; returns their names."""
     contents = {
         MODELS_FILE: _MODELS.format(name=name),
         BATCHING_FILE: _BATCHING,
@@ -230,10 +210,7 @@ def write_warmup_requests(
 
 
 def read_proto(path: str) -> saved_model_pb2.SavedModel:
-    """The SavedModel proto of an export.
-
-    Args:
-      path: One version.
+    """The SavedModel proto of one exported version.
 
     Raises:
       ConfigError: If there is none.
@@ -250,13 +227,13 @@ def read_proto(path: str) -> saved_model_pb2.SavedModel:
 
 def ops_of(path: str) -> set[str]:
     """The names of all ops of a SavedModel, its functions included."""
-    found: set[str] = set()
+    ops: set[str] = set()
     for meta_graph in read_proto(path).meta_graphs:
         functions = meta_graph.graph_def.library.function
-        found.update(node.op for node in meta_graph.graph_def.node)
-        found.update(node.op for f in functions for node in f.node_def)
-        found.difference_update(f.signature.name for f in functions)
-    return found
+        ops.update(node.op for node in meta_graph.graph_def.node)
+        ops.update(node.op for f in functions for node in f.node_def)
+        ops.difference_update(f.signature.name for f in functions)
+    return ops
 
 
 def foreign_ops(names: set[str]) -> list[str]:

@@ -60,22 +60,13 @@ class ServedModel(tf.Module, abc.ABC):
         """Signature name -> concrete function."""
 
     def example_inputs(self) -> dict[str, list[str]]:
-        """Inputs of the default signature to try the model with.
-
-        Returns:
-          Name -> as many texts for each input, short ones and long ones.
-        """
+        """Input -> as many short and long texts to try the model with."""
         return {name: list(SENTENCES) for name in self.input_names}
 
     def clean(self, text: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
-        """Cleans texts of which offsets are to be given.
+        """Texts <string>[B] that offsets refer to, and what the answer says.
 
-        Args:
-          text: <string>[B].
-
-        Returns:
-          The text that offsets refer to, and what the signature's answer says
-          of it: `cleaned_text` <string>[B] where it is not the text given.
+        That is `cleaned_text` <string>[B] where it is not the text given.
         """
         cleaning = self.tokenizer.text_cleaning
         if cleaning == "none":
@@ -135,12 +126,7 @@ class ServedModel(tf.Module, abc.ABC):
 def numbers(source: Source, outputs: Tensors) -> Tensors:
     """From the outputs of `ServedModel.compute` to those that are numbers.
 
-    Args:
-      source: The model.
-      outputs: Of its head.
-
-    Returns:
-      Probabilities, values in the unit of the labels, or what the head says.
+    Probabilities, values in the unit of the labels, or what the head says.
     """
     if source.kind in ("classification", "tagging"):
         return {"scores": tf.nn.softmax(outputs["logits"])}

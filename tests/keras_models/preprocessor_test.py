@@ -138,9 +138,9 @@ def test_a_checkpoint_without_a_vocabulary():
 @pytest.mark.parametrize(
     "x, message",
     [
-        ([1, 2], "Received: 1 at 0"),
-        (["wa", None], "Received: None at 1"),
-        (np.zeros(3), "Received: 0.0 at 0"),
+        ([1, 2], "Expected texts"),
+        (["wa", None], "Expected texts"),
+        (np.zeros(3), "Expected texts"),
         (tf.constant([["a", "b"]]), r"strings of shape \(1, 2\)"),
         ([("wa", "wb")], r"tuple\(map\(list, zip\(\*pairs\)\)\)"),
         (
@@ -148,7 +148,7 @@ def test_a_checkpoint_without_a_vocabulary():
             r"in a pair. Received: shapes \(1,\) and \(2,\)",
         ),
         ((["wa"],) * 3, "Received: a tuple of 3"),
-        ({"sentence": ["wa"]}, "Received: {'sentence'"),
+        ({"sentence": ["wa"]}, "Expected texts"),
         (keras.Input((4,)), "Expected texts"),
     ],
 )

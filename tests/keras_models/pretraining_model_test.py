@@ -4,18 +4,16 @@ import weakref
 
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 import tensorflow as tf
 
 import electra_tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import reading
-from electra_tf.inference import detector
 from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization, saving
+from electra_tf.training import optimization
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import layer_checks, tasks
@@ -56,12 +54,6 @@ def files(tmp_path_factory):
         )
         for name, numbers in (("train", range(40)), ("heldout", range(40, 60)))
     ]
-
-
-def _assert_same_weights(found, expected, atol=0.0):
-    for a, b in zip(found.variables, expected.variables, strict=True):
-        assert a.path == b.path
-        np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=a.path)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +106,7 @@ def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
             assert history[name][epoch] == pytest.approx(
                 metrics[name], abs=1e-5
             ), name
-    _assert_same_weights(fitted.network, network, atol=1e-5)
+    tasks.assert_same_weights(fitted.network, network, atol=1e-5)
     np.testing.assert_allclose(
         fitted.optimizer.variables[-1], optimizer.variables[-1], atol=1e-5
     )
@@ -135,14 +127,7 @@ def test_goes_on_where_it_was_stopped(files, tmp_path):
     history = second.fit(files[0], callbacks=backup(), **arguments)
     assert history.epoch == [2, 3]
     assert int(second.optimizer.iterations.numpy()) == 12
-    _assert_same_weights(second.network, whole.network)
-
-
-def test_evaluation_is_that_of_fit(trained, files):
-    model, _, history, _ = trained
-    found = model.evaluate(files[1], 8, return_dict=True, verbose=0)
-    for name, value in found.items():
-        assert value == pytest.approx(history[f"val_{name}"][-1], abs=1e-6)
+    tasks.assert_same_weights(second.network, whole.network)
 
 
 def test_a_file_goes_on_where_it_was_saved(trained, files):
@@ -150,10 +135,7 @@ def test_a_file_goes_on_where_it_was_saved(trained, files):
     again = keras.models.load_model(path)
     layer_checks.assert_same_bits(again(INPUTS), model(INPUTS))
     assert int(again.optimizer.iterations.numpy()) == 50
-    for a, b in zip(
-        again.optimizer.variables, model.optimizer.variables, strict=True
-    ):
-        np.testing.assert_array_equal(a, b, a.path)
+    tasks.assert_same_weights(again.optimizer, model.optimizer)
     assert again.get_config() == model.get_config()
     assert again.optimizer.get_config() == model.optimizer.get_config()
 
@@ -170,7 +152,7 @@ def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
         tmp_path / "to", mask_prob=CONFIG.mask_prob
     )
     assert again.config == CONFIG
-    _assert_same_weights(again.network, model.network)
+    tasks.assert_same_weights(again.network, model.network)
     layer_checks.assert_same_bits(
         model.encoder()(INPUTS)["sequence_output"],
         model(INPUTS)["sequence_output"],
@@ -204,48 +186,19 @@ def test_micro_batches_follow_the_batches(files):
     model, whole = _model(**none), _model(**none)
     model.compile(OPTIMIZER, num_train_steps=2, micro_batch_size=4)
     whole.compile(OPTIMIZER, num_train_steps=2)
-    before = model.evaluate(files[1], 10, steps=1, return_dict=True, verbose=0)
-    assert before == whole.evaluate(
-        files[1], 10, steps=1, return_dict=True, verbose=0
-    )
+    model.evaluate(files[1], 10, steps=1, verbose=0)
     for one in (model, whole):
         for batch_size in (8, 16):
             one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
-    _assert_same_weights(model.network, whole.network, atol=1e-5)
+    tasks.assert_same_weights(model.network, whole.network, atol=1e-5)
     with pytest.raises(ValueError, match="drop_remainder=True"):
         model.fit(_ids(12).unbatch().batch(2), verbose=0)
 
 
-def test_starts_with_what_the_data_say(files):
-    model = _model()
-    data = model.data(files[0])
-    model.set_output_biases(data)
+def test_predict(model):
+    found = model.predict(INPUTS, verbose=0)
     np.testing.assert_allclose(
-        model.network.generator_predictions.output_bias,
-        np.log(data.token_frequencies()),
-        rtol=1e-6,
-    )
-
-
-def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
-    model.save_checkpoint(tmp_path / "to")
-    checkpoint = reading.read_checkpoint(tmp_path / "to")
-    network = detector.load_discriminator(checkpoint, "it")
-    layer_checks.assert_same_bits(
-        model(INPUTS)["disc_logits"], network.logits(**INPUTS)
-    )
-
-
-def test_predict_takes_texts(model):
-    found = model.predict(["wa wb wc", "wd"], verbose=0)
-    for column in (pd.Series, tf.constant):
-        again = model.predict(column(["wa wb wc", "wd"]), verbose=0)
-        np.testing.assert_array_equal(
-            again["disc_logits"], found["disc_logits"]
-        )
-    expected = model(_preprocessor()(["wa wb wc", "wd"]))
-    np.testing.assert_allclose(
-        found["disc_logits"], expected["disc_logits"], atol=1e-5
+        found["disc_logits"], model(INPUTS)["disc_logits"], atol=1e-5
     )
 
 
@@ -259,22 +212,7 @@ def test_from_the_directory_of_a_run(tmp_path):
     )
     model = electra_tf.PretrainingModel.from_preset(tmp_path)
     assert model.config == network.config
-    _assert_same_weights(model.network, network)
-
-
-def test_from_the_best_checkpoint_of_a_run_and_from_one_by_name(tmp_path):
-    helpers.write_vocab(tmp_path)
-    network = helpers.write_pretrained(tmp_path, distinct_positions=True)
-    last = network.get_weights()
-    network.set_weights([w * 2.0 for w in last])
-    best = saving.checkpointed_variables(network)
-    tf.train.CheckpointManager(best, str(tmp_path / "best"), 1).save()
-    by_name = tf.train.latest_checkpoint(tmp_path)
-    for path, factor in ((tmp_path / "best", 2.0), (by_name, 1.0)):
-        found = electra_tf.PretrainingModel.from_checkpoint(path)
-        assert found.config == network.config
-        for a, b in zip(found.network.get_weights(), last, strict=True):
-            np.testing.assert_array_equal(a, b * factor)
+    tasks.assert_same_weights(model.network, network)
 
 
 def test_disentangled_embeddings_go_with_their_network(files, tmp_path):
@@ -300,7 +238,7 @@ def test_disentangled_embeddings_go_with_their_network(files, tmp_path):
         disentangled_embeddings=True,
         generator_layers=model.config.generator_layers,
     )
-    _assert_same_weights(again.network, model.network, atol=1e-6)
+    tasks.assert_same_weights(again.network, model.network, atol=1e-6)
 
 
 def test_a_unigram_generator_is_told_frequencies(files):
@@ -308,14 +246,15 @@ def test_a_unigram_generator_is_told_frequencies(files):
     model.compile(OPTIMIZER)
     data = model.data(files[0])
     for use in (model.fit, model.evaluate):
-        with pytest.raises(ValueError, match="Expected set_unigram_generator"):
+        with pytest.raises(ValueError, match="glob of TFRecords first"):
             use(data.dataset(8).take(1))
-    model.set_unigram_generator(data)
-    ours = np.copy(model.network.unigram_log_probs)
-    model.fit(data.dataset(8).take(1), verbose=0)
-    model = _model(unigram_generator=True, untied_generator=True)
     model.fit(files[0], batch_size=8, steps_per_epoch=1, verbose=0)
-    np.testing.assert_array_equal(ours, model.network.unigram_log_probs)
+    np.testing.assert_allclose(
+        model.network.unigram_log_probs[5:],
+        np.log(data.token_frequencies()[5:]),
+        atol=1e-5,
+    )
+    model.fit(data.dataset(8).take(1), verbose=0)
 
 
 @pytest.mark.parametrize("untied", [False, True])
@@ -331,17 +270,10 @@ def test_from_a_pair_of_hugging_face(untied, tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"num_attention_heads": 2}, r"num_attention_heads=1 \(was 2\)"),
-        ({"hidden_act": "relu"}, r"hidden_act='gelu' \(was 'relu'\)"),
-    ],
-)
-def test_a_generator_that_no_shape_tells_from_another(changes, message):
+def test_a_generator_that_no_shape_tells_from_another():
     checkpoint = models.pretrained()
-    other = dataclasses.replace(checkpoint.generator, **changes)
-    with pytest.raises(errors.ConfigError, match=message):
+    other = dataclasses.replace(checkpoint.generator, num_attention_heads=2)
+    with pytest.raises(errors.ConfigError, match="num_attention_heads"):
         electra_tf.PretrainingModel.from_checkpoint(
             dataclasses.replace(checkpoint, generator=other)
         )

@@ -1,5 +1,3 @@
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -51,37 +49,6 @@ def test_no_answer_in_every_form(trained):
     expected = found.features(inputs, [None])
     for none in ("", ("", 0), {"text": [], "answer_start": []}, b""):
         tasks.assert_equal_bits(found.features(inputs, [none]), expected)
-
-
-def test_no_answer_that_is_never_said_is_told(trained, pretrained):
-    model = answerer(pretrained)
-    inputs = model.read_inputs(X)
-    with pytest.warns(
-        UserWarning, match="2 of 18 rows have no answer in y, wh"
-    ):
-        model.features(inputs, ["", *ANSWERS[1:-1], None])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.features(inputs, ANSWERS)
-        trained.features(inputs, ["", *ANSWERS[1:]])
-
-
-@pytest.mark.dear
-def test_answers_what_the_export_answers(trained, tmp_path):
-    found = trained
-    predictions = found.predict(X, verbose=0)
-    answers = found.decode_predictions(predictions)
-    assert len(answers) == len(CONTEXTS)
-    assert all(a in c for a, c in zip(answers, CONTEXTS, strict=True))
-    served = tf.saved_model.load(found.export(tmp_path / "served")).signatures[
-        "serving_default"
-    ](question=tf.constant(QUESTIONS), context=tf.constant(CONTEXTS))
-    np.testing.assert_allclose(
-        served["no_answer_score"], predictions["no_answer_score"], atol=1e-5
-    )
-    assert [a.decode() for a in served["answer"].numpy()] == list(
-        predictions["answer"]
-    )
 
 
 def dataset(*columns):

@@ -62,6 +62,12 @@ class Stop(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+def assert_same_weights(found, expected, atol=0.0):
+    for a, b in zip(found.variables, expected.variables, strict=True):
+        assert a.path == b.path
+        np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=a.path)
+
+
 def assert_equal_bits(found, expected):
     keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
 

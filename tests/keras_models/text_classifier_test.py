@@ -9,9 +9,6 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf import configs
-from electra_tf.checkpoints import reading
-from electra_tf.tasks import text_tasks
-from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
@@ -39,10 +36,7 @@ def test_fifty_steps_are_those_of_the_engine(pretrained):
     network, expected = tasks.train_by_engine(found, rows, 50, 4)
     history = found.fit(TEXTS, TARGETS, batch_size=4, epochs=10, verbose=0)
     assert found.optimizer.iterations == 50
-    for ours, theirs in zip(
-        found.network.variables, network.variables, strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=ours.path)
+    tasks.assert_same_weights(found.network, network, atol=1e-5)
     np.testing.assert_allclose(
         np.mean(history.history["loss"]), expected["loss"], rtol=1e-5
     )
@@ -83,13 +77,12 @@ def test_losses_optimizers_and_metrics_of_keras(pretrained):
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
-    start = [v.numpy() for v in found.network.variables]
+    start = found.network.get_weights()
     theirs = found.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
     history = found.fit(TEXTS, TARGETS, batch_size=8, epochs=5, verbose=0)
     assert history.history["loss"][-1] < history.history["loss"][0]
     other = classifier(pretrained)
-    for ours, of in zip(other.network.variables, start, strict=True):
-        ours.assign(of)
+    other.network.set_weights(start)
     ours = other.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
     assert ours == pytest.approx(theirs, abs=1e-6)
 
@@ -121,42 +114,12 @@ def test_saved_and_loaded(trained, tmp_path):
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
     assert again.labels == tuple(LABELS)
     assert again.optimizer.iterations == trained.optimizer.iterations
-    for ours, theirs in zip(
-        again.optimizer.variables, trained.optimizer.variables, strict=True
-    ):
-        tasks.assert_equal_bits(ours.numpy(), theirs.numpy())
+    tasks.assert_same_weights(again.optimizer, trained.optimizer)
     weights = str(tmp_path / "film.weights.h5")
     trained.save_weights(weights)
     fresh = electra_tf.TextClassifier.from_config(trained.get_config())
     fresh.load_weights(weights)
     tasks.assert_equal_bits(fresh.predict(TEXTS, verbose=0), expected)
-
-
-def test_from_a_model_directory_and_back(trained, tmp_path):
-    path = str(tmp_path / "model_dir")
-    trained.save_checkpoint(path)
-    again = electra_tf.TextClassifier.from_checkpoint(path)
-    expected = trained.predict(TEXTS, verbose=0)
-    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    assert again.has_pairs is False
-    with pytest.raises(ValueError, match="must be a new or empty folder"):
-        trained.save_checkpoint(path)
-    # As a gin run takes it.
-    read = reading.read_checkpoint(path)
-    assert read.head.labels == tuple(LABELS)
-    assert read.max_seq_length == helpers.LENGTH
-
-
-def test_exports_what_the_tool_exports(trained, tmp_path):
-    path = trained.export(tmp_path / "film")
-    assert path == str(tmp_path / "film" / "1")
-    found = tf.saved_model.load(path).signatures["serving_default"](
-        text=tf.constant(TEXTS)
-    )
-    expected = trained.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
-    names = [name.decode() for name in found["label"].numpy()]
-    assert names == trained.decode_predictions(expected)
 
 
 @pytest.mark.dear
@@ -180,12 +143,11 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
     assert again.head.options["pooling"] == "mean"
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
     # Where nothing is said, a new head reads what the one before it read.
-    with pytest.warns(UserWarning, match="A new head for the labels") as told:
+    with pytest.warns(UserWarning, match="A new head for labels="):
         other = electra_tf.TextClassifier.from_checkpoint(
             path, labels=["a", "b", "c"]
         )
     assert other.head.pooling == "mean"
-    assert [warning.filename for warning in told] == [__file__]
     with pytest.raises(ValueError, match="cls, mean. Received: .*max"):
         classifier(pretrained, pooling="max")
 
@@ -202,16 +164,7 @@ def test_an_encoder_gives_its_weights(pretrained):
     found.fit(TEXTS, TARGETS, epochs=1, verbose=0)
     # Copies: the one that was given has not learned.
     fresh = electra_tf.Encoder.from_checkpoint(pretrained)
-    for ours, theirs in zip(encoder.weights, fresh.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_an_encoder_of_a_model_of_ids(pretrained):
-    found = classifier(pretrained, preprocessor=None)
-    tasks.assert_equal_bits(
-        found.encoder().electra.get_weights(),
-        found.network.electra.get_weights(),
-    )
+    tasks.assert_same_weights(encoder, fresh)
 
 
 def test_windows_need_a_preprocessor_for_their_length(tmp_path):
@@ -238,17 +191,6 @@ def test_texts_that_are_cut_are_counted(model):
             use()
     with pytest.warns(UserWarning, match="^2 of 4 texts"):
         model.features(([fits, long, fits, "wa"], ["", "", "wa", "wb"]), None)
-
-
-def test_validation_reads_what_training_reads(pretrained):
-    pairs = (TEXTS, TEXTS)
-    with pytest.raises(ValueError, match="Expected texts as validation_x, as"):
-        classifier(pretrained).fit(
-            TEXTS, TARGETS, validation_data=(pairs, TARGETS)
-        )
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(5)
-    with pytest.raises(ValueError, match="Expected pairs of texts as valida"):
-        classifier(pretrained).fit(pairs, TARGETS, validation_data=dataset)
 
 
 @pytest.mark.dear
@@ -290,11 +232,9 @@ def test_a_checkpoint_without_what_is_asked_of_it(
         from_checkpoint(pretrained, labels=LABELS, max_seq_length=13)
     path = tmp_path / "model_dir"
     trained.save_checkpoint(path)
-    with pytest.raises(ValueError, match="Expected labels in the order"):
-        from_checkpoint(path, labels=LABELS[::-1])
-    with pytest.warns(UserWarning, match="A new head for the labels 'a', 'b'"):
+    with pytest.warns(UserWarning, match="A new head for labels="):
         from_checkpoint(path, labels=["a", "b"])
-    with pytest.warns(UserWarning, match="A new head for multi_label_class"):
+    with pytest.warns(UserWarning, match="A new head for kind='multi"):
         from_checkpoint(path, labels=LABELS, multi_label=True)
     with pytest.warns(UserWarning, match="for regression: that of .*classif"):
         electra_tf.TextRegressor.from_checkpoint(path)
@@ -463,46 +403,6 @@ def test_several_labels_a_row(pretrained):
     probabilities = found.predict(TEXTS, verbose=0)
     expected = np.mean(((probabilities > 0.5) == matrix).all(axis=-1))
     assert accuracy == pytest.approx(expected)
-
-
-class Rhymes(text_tasks.ClassificationTask):
-    """A task of one's own, as the README has it."""
-
-    def __init__(self):
-        super().__init__("rhymes", ["no", "yes"])
-
-    def splits(self):
-        return ["train", "dev"]
-
-    def read_examples(self, split):
-        rows = zip(TEXTS, TEXTS[::-1], strict=True)
-        return [
-            text_tasks.TextExample(i, a, b, self.labels[i % 2], (split, i))
-            for i, (a, b) in enumerate(rows)
-        ]
-
-
-@pytest.mark.dear
-def test_a_task_of_ones_own(pretrained, tmp_path):
-    task = Rhymes()
-    examples = task.read_examples("train")
-    model = electra_tf.TextClassifier.from_preset(pretrained, task=task)
-    assert (model.task_name, model.labels) == ("rhymes", ("no", "yes"))
-    rows = model.features(PAIRS, [e.label for e in examples])
-    expected = task.features(examples, model.preprocessor.tokenizer, 12)
-    for name in rows:  # What fine-tuning trains on.
-        np.testing.assert_array_equal(rows[name], expected[name], name)
-    dev = task.read_examples("dev")
-    history = model.fit(examples, validation_data=dev, verbose=0)
-    assert model.has_pairs and "val_accuracy" in history.history
-    scores = model.predict(dev, verbose=0)
-    served = tf.saved_model.load(model.export(tmp_path / "served"))
-    found = served.signatures["serving_default"](
-        text=tf.constant(TEXTS), text_pair=tf.constant(TEXTS[::-1])
-    )
-    np.testing.assert_allclose(found["scores"], scores, atol=1e-5)
-    with pytest.raises(ValueError, match="a task of regression for"):
-        electra_tf.TextRegressor.from_preset(pretrained, task=task)
 
 
 def test_a_subclass_is_not_passed_over(pretrained):

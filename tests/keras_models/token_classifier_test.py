@@ -1,5 +1,3 @@
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -82,29 +80,6 @@ def test_predictions_are_of_the_words_given(trained):
 
 
 @pytest.mark.dear
-def test_exported(trained, tmp_path):
-    found = trained
-    expected = found.predict(WORDS, verbose=0)
-    signatures = tf.saved_model.load(
-        found.export(tmp_path / "served")
-    ).signatures
-    words = tf.ragged.constant(WORDS).to_tensor("")
-    served = signatures["words"](words=words)["labels"].numpy()
-    names = [[x.decode() for x in row if x] for row in served]
-    assert names == found.decode_predictions(expected)
-
-
-def test_metrics_that_count_padding_are_told(pretrained):
-    found = tagger(pretrained)
-    with pytest.warns(UserWarning, match="weighted_metrics= leaves it out"):
-        found.compile(metrics=["accuracy"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found.compile(weighted_metrics=["accuracy"])
-        found.compile(metrics=[])
-
-
-@pytest.mark.dear
 def test_weighted_metrics_leave_padding_out(pretrained):
     found = tagger(pretrained)
     found.compile(
@@ -148,6 +123,8 @@ def test_answers_in_the_scheme_of_the_file(pretrained):
     assert found.decode_predictions(np.eye(4)[np.newaxis]) == [
         ["O", "B-X", "B-X", "I-X"]
     ]
+    with pytest.raises(ValueError, match="Expected a task of regression"):
+        electra_tf.TextRegressor.from_checkpoint(pretrained, task=task)
     example = tagging.TaggingExample(0, ("wa", "wb"), ("S-X", "O"))
     assert found.fit([example] * 2, verbose=0).history["loss"][0] > 0
 

@@ -169,11 +169,6 @@ def test_new_models_do_not_get_the_metadata_of_earlier_ones(
     assert not (tmp_path / "metadata.json").exists()
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="there is no .*model.tflite"):
-        on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
-
-
 def test_a_servers_name_is_refused(capsys):
     flags = ["--model-dir=m", "--output=o", "--format=litert", "--name=film"]
     assert export_saved_model.main(flags) == 1

@@ -151,14 +151,6 @@ def test_says_which_rows_are_cut(serve, pairs, tagger, detector, encoder):
     assert answer["truncated"].numpy().tolist() == [False, True]
 
 
-def test_refuses_pairs_of_different_sizes(pairs):
-    _, signatures = pairs
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many values"):
-        signatures["serving_default"](
-            text=strings(["wa"]), text_pair=strings(["wa", "wb"])
-        )
-
-
 @pytest.mark.parametrize(
     ("kind", "num_outputs", "options"),
     [
@@ -209,34 +201,6 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
     values = "predictions" if kind == "regression" else "logits"
     differs = np.abs(outputs[values] - cut[values]).reshape(len(texts), -1)
     assert (differs.max(axis=1) > 1e-3).tolist() == is_long
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "has_pairs", "message"),
-    [
-        (models.pretrained(), True, "detection of one text, .*--pairs"),
-        (models.finetuned("tagging", 4), True, "tagging of one text"),
-        (
-            models.finetuned("question_answering", 0),
-            False,
-            "question_answering of two texts, .*--no-pairs",
-        ),
-    ],
-)
-def test_one_text_or_two_is_not_for_the_user_to_say(
-    serve, checkpoint, has_pairs, message
-):
-    with pytest.raises(errors.ConfigError, match=message):
-        serve(checkpoint, has_pairs=has_pairs)
-
-
-def test_windows_that_do_not_fit_an_export_are_refused(load):
-    options = {"windows": {"stride": 8, "max_windows": 3}}
-    checkpoint = with_head(models.finetuned(), options=options)
-    with pytest.raises(errors.ConfigError, match="fit max_seq_length=8"):
-        load(checkpoint, max_seq_length=8)
-    with pytest.raises(errors.ConfigError, match="Expected no pairs"):
-        load(checkpoint, has_pairs=True)
 
 
 @pytest.mark.dear
@@ -522,20 +486,40 @@ def test_a_head_that_is_not_had_here_is_no_encoder(load, monkeypatch):
     assert load(models.pretrained(), kinds.ENCODING).kind == kinds.ENCODING
 
 
+WINDOWS = {"windows": {"stride": 8, "max_windows": 3}}
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("checkpoint", "options", "message"),
     [
-        ({"kind": "tagging"}, "fine-tuned for tagging.*for classification"),
-        ({"kind": "replaced_token_detection"}, "with the discriminator's head"),
-        ({"max_seq_length": 13}, "from 8 to the 12 positions of"),
-        ({"has_pairs": True}, "one text, as .* was trained.*--pairs"),
+        (models.pretrained(), {"has_pairs": True}, "of one text.*--pairs"),
+        (
+            models.finetuned("question_answering", 0),
+            {"has_pairs": False},
+            "of two texts.*--no-pairs",
+        ),
+        (models.finetuned(), {"kind": "tagging"}, "for tagging.*for classif"),
+        (
+            models.finetuned(),
+            {"kind": "replaced_token_detection"},
+            "with the discriminator's head",
+        ),
+        (models.finetuned(), {"max_seq_length": 13}, "from 8 to the 12"),
+        (
+            with_head(models.finetuned(), options=WINDOWS),
+            {"max_seq_length": 8},
+            "fit max_seq_length=8",
+        ),
+        (
+            with_head(models.finetuned(), options=WINDOWS),
+            {"has_pairs": True},
+            "Expected no pairs",
+        ),
     ],
 )
-def test_refuses_what_a_model_cannot_do(load, options, message):
-    checkpoint = models.finetuned()
-    trained = checkpoint.head.options | {"has_pairs": False}
+def test_refuses_what_a_model_cannot_do(load, checkpoint, options, message):
     with pytest.raises((ValueError, errors.ConfigError), match=message):
-        load(with_head(checkpoint, options=trained), **options)
+        load(checkpoint, **options)
 
 
 def test_offsets_are_those_of_cleaned_text(serve):

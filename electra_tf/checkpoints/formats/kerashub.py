@@ -29,7 +29,7 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields, read_json, refuse_lfs_pointer
+from electra_tf.files import read_json, refuse_lfs_pointer
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -74,8 +74,6 @@ TOKENIZER_FILE = "tokenizer.json"
 # The weights may be in several files; a task's head is in a file of its own.
 WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
-# What the task model is whose head that is, by Keras's serialization.
-TASK_FILE = "task.json"
 
 # The name of a backbone is free. This one says that it is a generator's
 # encoder; every other one is taken for a discriminator's.
@@ -119,12 +117,11 @@ def read(path: str | os.PathLike) -> Checkpoint:
     path = os.fspath(path)
     backbone = _load(path)
     is_generator = backbone.name == GENERATOR
-    act = _hidden_act_of_our_task(path)
     try:
         config = configs.EncoderConfig(
             **{ours: getattr(backbone, SIZES[ours]) for ours in SIZES},
             attention_probs_dropout_prob=backbone.dropout,
-            hidden_act=act or HIDDEN_ACT,
+            hidden_act=HIDDEN_ACT,
         )
     except errors.ConfigError as error:
         raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
@@ -140,11 +137,6 @@ def read(path: str | os.PathLike) -> Checkpoint:
     gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
-    if act:
-        errors.warn(
-            f"the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
-            "from_preset alone, whose save_checkpoint writes it for everybody"
-        )
     return Checkpoint(
         tensors,
         discriminator=None if is_generator else config,
@@ -210,12 +202,9 @@ def forward(
 ) -> dict[str, np.ndarray]:
     """KerasHub's own forward pass on a preset; see `reading.format_module`.
 
-    Of a task model of this package, with the activation that `read` gives it.
     KerasHub's pooled output has no counterpart in the original.
     """
     backbone = _load(os.fspath(path))
-    if _hidden_act_of_our_task(os.fspath(path)) == "gelu":
-        use_exact_gelu(backbone)
     theirs = {
         "token_ids": inputs["input_ids"],
         "padding_mask": inputs["input_mask"],
@@ -247,19 +236,6 @@ def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
     for scope, config in checkpoint.encoders.items():
         return scope, config
     raise CheckpointError("KerasHub has an encoder. Received: none")
-
-
-def _hidden_act_of_our_task(path: str) -> str | None:
-    """Of a task model of this package; None where it is none's preset."""
-    task_file = os.path.join(path, TASK_FILE)
-    if not os.path.isfile(task_file):
-        return None
-    task = read_json(task_file, config=dict)
-    if not str(task.get("registered_name")).startswith("electra_tf>"):
-        return None
-    config = task.get("config") or {}
-    check_fields(config, task_file, ("encoder",), encoder=dict)
-    return config["encoder"].get("hidden_act", "gelu")
 
 
 def _load(path: str):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import electra_tf
 from electra_tf import errors
 from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import kerashub
@@ -121,26 +120,6 @@ def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
     kerashub.use_exact_gelu(backbone)
     models.assert_close(library_output(backbone)["sequence_output"], exact)
-
-
-def test_a_preset_of_our_task_model_keeps_its_activation(tmp_path):
-    model = electra_tf.TextClassifier.from_checkpoint(models.finetuned())
-    model.save_to_preset(tmp_path)
-    with notices.heard() as said:
-        read = reading.read_checkpoint(tmp_path)
-    assert read.discriminator.hidden_act == "gelu" and read.head is None
-    (line,) = said
-    assert "the head in task.weights.h5 is read by electra_tf's from_p" in line
-    received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
-    models.assert_close(received, ours(read))
-    path = tmp_path / "task.json"
-    task = helpers.read_json(path)
-    path.write_text(json.dumps(task | {"registered_name": "keras_hub>Task"}))
-    read = reading.read_checkpoint(tmp_path)
-    assert read.discriminator.hidden_act == "gelu_new"
-    path.write_text(json.dumps(task | {"config": {}}))
-    with pytest.raises(errors.CheckpointError, match="task.json lacks encod"):
-        reading.read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("embedding_dim", [6, 8])
