@@ -108,9 +108,8 @@ def evaluate(config: configs.PretrainingConfig) -> dict[str, float]:
     validation.require_together(
         config,
         bool(config.data.heldout_files and (is_trained or starts)),
-        "PretrainingConfig needs held-out examples, and init_checkpoint or a "
-        "trained model, to evaluate",
-        "data.heldout_files init_checkpoint run.model_dir",
+        "PretrainingConfig needs heldout_files, and init_checkpoint or a "
+        "trained model in model_dir, to evaluate",
     )
     strategy = replicas.make_strategy(config.run)
     replicas.set_policy(config.run)

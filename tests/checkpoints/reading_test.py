@@ -171,19 +171,6 @@ def test_what_nothing_says_of_case_is_asked_or_taken_from_the_tokens(
 
 
 @pytest.mark.parametrize(
-    ("num_segments", "first"),
-    [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (3, [0] * 4 + [1] * 4 + [2] * 4)],
-)
-def test_random_inputs_have_padding_and_all_segments(num_segments, first):
-    config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
-    inputs = verify.random_inputs(config)
-    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
-    assert inputs["segment_ids"][0].tolist() == first
-    for values in (inputs["input_ids"], inputs["segment_ids"]):
-        assert not (values * (1 - inputs["input_mask"])).any()
-
-
-@pytest.mark.parametrize(
     ("checkpoint", "expected"),
     [
         (

@@ -73,29 +73,6 @@ def test_a_forward_pass_by_hand(changes, expected):
     assert costs.of_training_example(model) == 3 * expected
 
 
-def test_a_frozen_generator_has_no_backward_pass():
-    frozen = networks(**FROZEN, generator_hidden_size=1.0)
-    assert costs.of_training_example(frozen) == (
-        3 * (LAYER + DISCRIMINATOR_HEAD) + WIDE_LAYER + MASKED_LM_HEAD
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "head"),
-    [
-        (REPLACE_MLM, MASKED_LM_HEAD),
-        (ALL_TOKENS, 4 * (MASKED_LM_HEAD + 2 * 8)),
-        (ALL_TOKENS_NO_COPY, 4 * MASKED_LM_HEAD),
-        (ADVERSARIAL, DISCRIMINATOR_HEAD + 2 * 2),
-    ],
-)
-def test_products_of_the_heads(changes, head):
-    usual, other = (
-        sum(map(costs.of_forward_pass, networks(**c))) for c in ({}, changes)
-    )
-    assert other - usual == head - DISCRIMINATOR_HEAD
-
-
 # The same networks as the original's tables count them. D, G: forward passes.
 NETWORK = costs.Transformer(
     *(8, 1),
@@ -240,18 +217,3 @@ def test_corrected_counts_the_whole_layer_norm_and_all_heads():
     assert corrected.attention_flops() == (
         wide.attention_flops() + 5 + averages + output
     )
-
-
-def test_a_masked_language_model_keeps_its_own_activations():
-    """Not those of a generator that it does not have."""
-    first, second = (
-        helpers.electra_config(
-            electra_objective=False, generator_hidden_size=share
-        )
-        for share in (0.25, 0.5)
-    )
-    first, second = (
-        costs.activation_bytes(ablations.networks(config), examples=8, width=4)
-        for config in (first, second)
-    )
-    assert first == second > 0

@@ -29,12 +29,6 @@ def test_classification():
     assert losses.metrics_from_sums(sums) == {"accuracy": 0.0}
 
 
-def test_no_loss_without_labels():
-    head = _built(heads.ClassificationHead("t", 2, 2))
-    outputs = head({"pooled_output": tf.zeros([1, 2])}, {})
-    assert set(outputs) == {"logits", "predictions"}
-
-
 def test_dropout_on_the_pooled_vector():
     head = _built(heads.RegressionHead("t", 1000), dense=np.ones((1000, 1)))
     pooled = {"pooled_output": tf.ones([1, 1000])}

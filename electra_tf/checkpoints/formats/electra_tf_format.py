@@ -223,7 +223,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     exactly = model_directory.exactly
     try:
         if record["class"] == "PretrainingConfig":
-            both = model_directory.model_of(record)
+            both = exactly(configs.ElectraConfig, record["model"])
             encoders = {"electra": both.encoder}
             if both.has_discriminator and both.has_own_generator:
                 encoders["generator"] = both.generator

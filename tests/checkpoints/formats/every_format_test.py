@@ -45,6 +45,7 @@ CHECKPOINTS = {
     "segments": models.with_three_segments(),
     "relu": models.with_hidden_act(models.pretrained(), "relu"),
     "classification": models.finetuned(),
+    "dotted": models.renamed_task(models.finetuned(), "a.b"),
     "multi_label": models.finetuned("multi_label_classification"),
     "regression": models.finetuned(
         "regression",
@@ -64,7 +65,7 @@ CHECKPOINTS = {
 HEADS = ["classification", "regression", "tagging", "question_answering"]
 HELD = {
     "original": ["slots", "segments", "towers", "relu", *HEADS],
-    "electra_tf": ["slots", "untied", "float16", "towers", *HEADS],
+    "electra_tf": ["slots", "untied", "float16", "towers", "dotted", *HEADS],
     "huggingface": [
         *("pair", "untied", "segments", "tied", "masked_lm", "multi_label"),
         *("relu", *HEADS),

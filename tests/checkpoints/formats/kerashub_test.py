@@ -163,40 +163,6 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
     )
 
 
-def test_refuses_activations_that_kerashub_lacks(tmp_path):
-    with pytest.raises(errors.CheckpointError, match="hidden_act='relu'$"):
-        kerashub.write(models.encoder_alone(hidden_act="relu"), tmp_path / "a")
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.dear
-def test_a_generator_brings_the_tables_that_it_shares(tmp_path):
-    alone = models.encoder_alone(scope="generator", hidden_size=4)
-    tensors = {
-        name.replace("generator/embeddings/", "electra/embeddings/"): tensor
-        for name, tensor in alone.tensors.items()
-    }
-    written = dataclasses.replace(alone, tensors=tensors)
-    kerashub.write(written, tmp_path)
-    np.testing.assert_array_equal(
-        kerashub.read(tmp_path).tensors["generator/embeddings/word_embeddings"],
-        tensors["electra/embeddings/word_embeddings"],
-    )
-
-
-@pytest.mark.dear
-def test_low_precision_is_read_as_float32(tmp_path):
-    backbone = library_backbone(dtype="bfloat16")
-    backbone.save_to_preset(str(tmp_path))
-    tensors = kerashub.read(tmp_path).tensors
-    name = "electra/embeddings/word_embeddings"
-    assert tensors[name].dtype == np.float32
-    np.testing.assert_array_equal(
-        tensors[name],
-        backbone.token_embedding.embeddings.numpy().astype(np.float32),
-    )
-
-
 @pytest.mark.dear
 def test_weights_in_several_files(tmp_path):
     backbone = library_backbone()
@@ -305,3 +271,9 @@ def test_preset_of_another_architecture(tmp_path):
         errors.CheckpointError, match="Received: keras_hub>BertBackbone"
     ):
         kerashub.read(tmp_path)
+
+
+def test_refuses_activations_that_kerashub_lacks(tmp_path):
+    with pytest.raises(errors.CheckpointError, match="hidden_act='relu'$"):
+        kerashub.write(models.encoder_alone(hidden_act="relu"), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
