@@ -399,9 +399,7 @@ def _describe(
         inputs.heldout_data.warn_as_heldout(
             train_data, data.eval_batch_size, data.num_eval_steps
         )
-    lines += optimization.schedule_remarks(
-        config.optimizer, run.num_train_steps
-    )
+    optimization.warn_of_schedule(config.optimizer, run.num_train_steps)
     starts = config.init_checkpoint or config.init_generator_checkpoint
     if config.model.generator_training == "frozen" and not starts:
         lines.append(

@@ -184,7 +184,7 @@ def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
     assert convert(pretrained, pretrained) == 1
     error = capsys.readouterr().err
     assert "--output must be a new or empty folder. Received: " in error
-    assert f"{pretrained}, a folder with" in error
+    assert str(pretrained) in error
     assert convert("a", "", "original") == 1
     assert "folder. Received: nothing" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()

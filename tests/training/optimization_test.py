@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.model import encoder
 from electra_tf.training import optimization
-from tests import helpers
+from tests import helpers, notices
 
 # Round numbers, so that an update can be checked by hand.
 ROUND = {
@@ -283,6 +283,6 @@ def test_a_schedule_that_teaches_little_is_said(
     changes, num_steps, line, enough
 ):
     optimizer = configs.OptimizerConfig(1e-3, **changes)
-    (remark,) = optimization.schedule_remarks(optimizer, num_steps)
-    assert remark.startswith(line)
-    assert not optimization.schedule_remarks(optimizer, enough)
+    (said,) = notices.of(optimization.warn_of_schedule, optimizer, num_steps)
+    assert said.startswith(line)
+    assert not notices.of(optimization.warn_of_schedule, optimizer, enough)

@@ -216,28 +216,23 @@ def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
-    encoders: dict = {
-        "electra": record.get("encoder"),
-        "generator": record.get("generator"),
-    }
     exactly = model_directory.exactly
     try:
         if record["class"] == "PretrainingConfig":
-            both = exactly(configs.ElectraConfig, record["model"])
-            encoders = {"electra": both.encoder}
-            if both.has_discriminator and both.has_own_generator:
-                encoders["generator"] = both.generator
+            model = exactly(configs.ElectraConfig, record["model"])
+            encoders = {"electra": model.encoder}
+            if model.has_discriminator and model.has_own_generator:
+                encoders["generator"] = model.generator
         else:
+            kept = record
             if record["class"] == "FinetuningConfig":
                 name = model_directory.MODEL_FILE
-                encoders = {
-                    "electra": _read_of_finetuning(model_dir, name, "encoder")[
-                        "encoder"
-                    ]
-                }
+                kept = _read_of_finetuning(model_dir, name, "encoder")
+            parts = {"electra": kept.get("encoder")}
+            parts["generator"] = record.get("generator")
             encoders = {
                 scope: exactly(configs.EncoderConfig, fields)
-                for scope, fields in encoders.items()
+                for scope, fields in parts.items()
                 if fields
             }
     except (KeyError, TypeError, errors.ConfigError) as error:

@@ -6,7 +6,7 @@ ElectraForPreTraining. A pair is a directory with the subdirectories
 `generator` and `discriminator`, as which Google's releases are on the hub. A
 fine-tuned model is an ElectraFor...Classification or ...QuestionAnswering.
 
-Names are in `huggingface_names`, fine-tuned heads in `huggingface_heads`, and
+Names are in `names`, fine-tuned heads in `huggingface_heads`, and
 what a directory holds in `huggingface_files`.
 
 Shapes: B batch, L length.
@@ -26,10 +26,9 @@ import numpy as np
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.checkpoints.formats import huggingface_card
+from electra_tf.checkpoints.formats import huggingface_card, names
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
-from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, sha256_of_file, write_json
@@ -140,11 +139,10 @@ def _warn_of_masked_lm(hidden_act: str) -> None:
     """Warns of what a masked language model's head computes otherwise."""
     if hidden_act not in ("gelu", "gelu_new"):
         errors.warn(
-            "in a masked language model's head transformers computes GELU, "
-            f"whatever hidden_act is, and this package {hidden_act}, as the "
-            "original does: their logits differ, unless "
-            "model.generator_predictions.activation = "
-            f"transformers.activations.ACT2FN[{hidden_act!r}]"
+            "in a masked language model's head transformers computes GELU, and "
+            f"this package {hidden_act}, as the original does, unless model."
+            "generator_predictions.activation = transformers.activations."
+            f"ACT2FN[{hidden_act!r}]"
         )
 
 
@@ -173,9 +171,9 @@ def forward(
             text=True,
         )
         if done.returncode:
-            lines = done.stderr.strip().splitlines() or [""]
+            line = (done.stderr.strip().splitlines() or [""])[-1]
             raise CheckpointError(
-                f"transformers cannot run {path}: {lines[-1]} (exit code "
+                f"transformers cannot run {path}: {line} (exit code "
                 f"{done.returncode}). Of torch the wheel for the CPU will do: "
                 "pip install torch --index-url https://download.pytorch.org/"
                 "whl/cpu; --no-verify goes without"
@@ -200,10 +198,8 @@ def _read_model(folder: str) -> Checkpoint:
     scope = config[_SCOPE_KEY] or ("generator" if is_generator else "electra")
     tensors: dict[str, np.ndarray] = {}
     for name in sorted(theirs):
-        ours = names.our_name(name, scope)
-        if ours is None:
-            continue
-        tensors[ours] = names.transposed(ours, theirs.pop(name))
+        if original := names.from_transformers(name, scope):
+            tensors[original] = names.transposed(original, theirs.pop(name))
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
     tied = theirs.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
@@ -216,16 +212,13 @@ def _read_model(folder: str) -> Checkpoint:
     kept = _read_ours(folder)
     if head is not None and kept.get("head"):
         # The names of labels may have been changed in config.json.
-        said = {
-            "hidden_activation": head.hidden_activation,
-            "labels": head.labels and list(head.labels),
-        }
-        stock = head.options if head.kind == "regression" else {}
+        said = {"hidden_activation": head.hidden_activation}
+        said["labels"] = head.labels and list(head.labels)
+        unit = head.options if head.kind == "regression" else {}
         head = task_heads.head_from_dict(
             kept["head"] | said, os.path.join(folder, OUR_FILE)
         )
-        # A regression's unit, where nothing says another.
-        head = dataclasses.replace(head, options=stock | head.options)
+        head = dataclasses.replace(head, options=unit | head.options)
     vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
     fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
     said = {name: config[name] for name in fields if name in config}
@@ -302,13 +295,13 @@ def _join(
             f"Expected an ElectraForMaskedLM in {folder}/generator and another "
             f"ELECTRA in {folder}/discriminator. Received: two models of a kind"
         )
-    theirs, ours = generator.tensors, discriminator.tensors
+    small, large = generator.tensors, discriminator.tensors
 
     def is_shared(prefix: str) -> bool:
         return all(
-            (other := re.sub("^generator/", "electra/", name)) in ours
-            and np.array_equal(tensor, ours[other])
-            for name, tensor in theirs.items()
+            (other := re.sub("^generator/", "electra/", name)) in large
+            and np.array_equal(tensor, large[other])
+            for name, tensor in small.items()
             if name.startswith(prefix)
         )
 
@@ -316,7 +309,7 @@ def _join(
     is_same = config == discriminator.discriminator and is_shared("generator/")
     if is_same or is_shared("generator/embeddings/"):
         shared = "generator/" if is_same else "generator/embeddings/"
-        theirs = {n: t for n, t in theirs.items() if not n.startswith(shared)}
+        small = {n: t for n, t in small.items() if not n.startswith(shared)}
     elif config.embedding_size != config.hidden_size:
         # Untied embeddings of another width the original cannot have.
         raise CheckpointError(
@@ -325,17 +318,11 @@ def _join(
             f"{config.embedding_size} wide with hidden_size="
             f"{config.hidden_size}. Convert the two directories one by one"
         )
-    vocab = discriminator.vocabulary or generator.vocabulary
-    if generator.vocabulary not in (None, vocab):
-        errors.warn(
-            "the generator's tokenizer is another than the discriminator's, "
-            "which is what is read here"
-        )
     return dataclasses.replace(
         discriminator,
-        tensors=ours | theirs,
+        tensors=large | small,
         generator=None if is_same else config,
-        vocabulary=vocab,
+        vocabulary=discriminator.vocabulary or generator.vocabulary,
         unused=generator.unused + discriminator.unused,
     )
 
@@ -359,20 +346,24 @@ def _models(
             scope,
             "ElectraForMaskedLM",
             {_SCOPE_KEY: "electra"} if is_masked_lm else {},
-            names.pretraining_head(tensors, "generator_predictions/"),
+            names.to_transformers(
+                tensors, names.head_names(tensors, "generator_predictions/")
+            ),
         )
     if checkpoint.discriminator is not None and head is not None:
+        settings, tensors = heads.write_head(checkpoint, head)
+        models["discriminator"] = _model(
+            checkpoint, "electra", heads.CLASSES[head.kind], settings, tensors
+        )
+    elif checkpoint.discriminator is not None and not is_masked_lm:
+        its_head = names.head_names(tensors, "discriminator_predictions/")
+        architecture = "ElectraForPreTraining" if its_head else "ElectraModel"
         models["discriminator"] = _model(
             checkpoint,
             "electra",
-            heads.CLASSES[head.kind],
-            *heads.write_head(checkpoint, head),
-        )
-    elif checkpoint.discriminator is not None and not is_masked_lm:
-        its_head = names.pretraining_head(tensors, "discriminator_predictions/")
-        architecture = "ElectraForPreTraining" if its_head else "ElectraModel"
-        models["discriminator"] = _model(
-            checkpoint, "electra", architecture, {}, its_head
+            architecture,
+            {},
+            names.to_transformers(tensors, its_head),
         )
     if not models:
         raise CheckpointError(
@@ -408,5 +399,7 @@ def _model(
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
-    tensors = names.encoder(checkpoint.tensors, scope, encoder)
+    tensors = names.to_transformers(
+        checkpoint.tensors, sizes.encoder_shapes(encoder, scope)
+    )
     return config | settings, tensors | head_tensors

@@ -15,7 +15,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.huggingface_files import architecture
-from electra_tf.checkpoints.formats.huggingface_names import transposed
+from electra_tf.checkpoints.formats.names import transposed
 from electra_tf.errors import CheckpointError
 from electra_tf.model.task_head import TaskHead
 

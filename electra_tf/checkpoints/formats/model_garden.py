@@ -31,37 +31,12 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.checkpoints.formats.layer_names import LayerNames
+from electra_tf.checkpoints.formats import names
 from electra_tf.errors import CheckpointError
 from electra_tf.files import write_atomically
 from electra_tf.text import vocabulary
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
-# Name of the original within its scope -> path of the object in the encoder.
-NAMES = LayerNames(
-    tables={
-        "embeddings/word_embeddings": "_embedding_layer/embeddings",
-        "embeddings/token_type_embeddings": "_type_embedding_layer/embeddings",
-        "embeddings/position_embeddings": (
-            "_position_embedding_layer/embeddings"
-        ),
-    },
-    layers={
-        "embeddings/LayerNorm": "_embedding_norm_layer",
-        "embeddings_project": "_embedding_projection",
-    },
-    transformer_layer="_transformer_layers/{}",
-    transformer_layers={
-        "attention/self/query": "_attention_layer/_query_dense",
-        "attention/self/key": "_attention_layer/_key_dense",
-        "attention/self/value": "_attention_layer/_value_dense",
-        "attention/output/dense": "_attention_layer/_output_dense",
-        "attention/output/LayerNorm": "_attention_layer_norm",
-        "intermediate/dense": "_intermediate_dense",
-        "output/dense": "_output_dense",
-        "output/LayerNorm": "_output_layer_norm",
-    },
-)
 # Name here -> setting of official.nlp's BertEncoderConfig: all that shapes
 # tell and these, where they are not the same.
 SETTINGS = {
@@ -83,12 +58,7 @@ ENCODERS = ("encoder", "model")
 POOLER = "_pooler_layer"
 
 # hidden_activation of its tasks -> hidden_act. They have one GELU only.
-HIDDEN_ACTS = {
-    "gelu": "gelu_new",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+HIDDEN_ACTS = {"gelu": "gelu_new"} | {a: a for a in ("relu", "tanh", "linear")}
 GELU_NOTE = (
     "tasks of the Model Garden compute GELU by its tanh approximation, this "
     "model with the error function: outputs differ from about the fourth "
@@ -97,10 +67,7 @@ GELU_NOTE = (
 
 _GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # ALBERT has the table, but shares one layer.
-_NEEDED = (
-    NAMES.tables["embeddings/word_embeddings"],
-    NAMES.transformer_layer.format(0),
-)
+_NEEDED = ("_embedding_layer/embeddings", "_transformer_layers/0")
 
 
 class _Graph:
@@ -164,13 +131,13 @@ def read(path: str | os.PathLike) -> Checkpoint:
     saved, prefix = graph.saved, graph.saved.prefix
     folder = os.path.dirname(prefix)
     root = f"{graph.encoder}/"
-    (layers,) = graph.find(root + os.path.dirname(NAMES.transformer_layer))
-    project = graph.find(root + NAMES.layers["embeddings_project"])
+    (layers,) = graph.find(root + "_transformer_layers")
+    project = graph.find(root + "_embedding_projection")
     keys, tensors = {}, {}
     for name in sizes.encoder_shapes(
         sizes.any_sizes(len(layers.children), bool(project)), "electra"
     ):
-        key = graph.key(root + NAMES.of(name))
+        key = graph.key(root + _path(name))
         if key is None or key not in saved.shapes:
             raise CheckpointError(
                 f"{prefix} lacks the values of {name.removeprefix('electra/')}"
@@ -178,7 +145,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
         keys[name], tensor = key, saved[key]
         if "/attention/self/" in name:  # See `_with_heads`.
             tensor = tensor.reshape(*tensor.shape[:-2], -1)
-        elif name.endswith("/attention/output/dense/kernel"):
+        elif tensor.ndim == 3:
             tensor = tensor.reshape(-1, tensor.shape[-1])
         tensors[name] = tensor
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
@@ -221,7 +188,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
         f"{POOLER}/bias": np.zeros(width, np.float32),
     }
     for name in shapes:
-        theirs[NAMES.of(name)] = _with_heads(name, kept.tensors[name], heads)
+        theirs[_path(name)] = _with_heads(name, kept.tensors[name], heads)
     os.makedirs(path, exist_ok=True)
     tf.train.Checkpoint(encoder=_trackable(theirs)).write(
         os.path.join(path, CHECKPOINT_NAME)
@@ -266,6 +233,10 @@ def forward(
     of_tokens = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
     outputs = encoder(of_tokens, training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
+
+
+def _path(name: str) -> str:
+    return names.renamed(name, names.MODEL_GARDEN)
 
 
 def _with_heads(name: str, tensor: np.ndarray, num_heads: int) -> np.ndarray:
