@@ -162,8 +162,8 @@ def _task_outputs(checkpoint, inputs, sequence) -> dict:
 
 
 def compare(
-    ours: Mapping[str, np.ndarray],
-    theirs: Mapping[str, np.ndarray],
+    computed: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
     input_mask: np.ndarray,
 ) -> list[Difference]:
     """Compares the outputs that both sides have, on real tokens.
@@ -174,30 +174,29 @@ def compare(
     Raises:
       CheckpointError: If they have none in common.
     """
-    common = sorted(set(ours) & set(theirs))
-    if not common:
-        raise CheckpointError(
-            f"Expected outputs such as {', '.join(sorted(ours))}. Received: "
-            f"{', '.join(sorted(theirs))}"
-        )
     differences = []
-    for name in common:
-        a, b = (np.asarray(x[name], np.float64) for x in (ours, theirs))
+    for name in sorted(computed.keys() & expected.keys()):
+        a, b = (np.asarray(x[name], np.float64) for x in (computed, expected))
         if a.shape[:2] == input_mask.shape:
             a, b = a[input_mask > 0], b[input_mask > 0]
         largest, magnitude = np.max(np.abs(a - b)), np.max(np.abs(a))
         differences.append(Difference(name, float(largest), float(magnitude)))
+    if not differences:
+        raise CheckpointError(
+            f"Expected outputs such as {', '.join(sorted(computed))}. Received:"
+            f" {', '.join(sorted(expected))}"
+        )
     return differences
 
 
 def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
     """A checkpoint whose networks have the `hidden_act` of another one's."""
-    changed = {
-        name: dataclasses.replace(ours, hidden_act=theirs.hidden_act)
-        for name in ("discriminator", "generator")
-        if (ours := getattr(checkpoint, name)) is not None
-        and (theirs := getattr(other, name)) is not None
-    }
+    changed = {}
+    for name in ("discriminator", "generator"):
+        config, there = getattr(checkpoint, name), getattr(other, name)
+        if config is not None and there is not None:
+            act = there.hidden_act
+            changed[name] = dataclasses.replace(config, hidden_act=act)
     return dataclasses.replace(checkpoint, **changed)
 
 
@@ -229,17 +228,16 @@ def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     """What was known before writing, and is not, or is otherwise, thereafter.
 
     Returns:
-      Such as "max_seq_length=128" or "scale=5.0 (there 1.0)": every field of
-      vocabulary and head, and what no shape tells of the encoders, but for
-      their activations, which outputs show.
+      Such as "max_seq_length=128": every field of vocabulary and head, and what
+      no shape tells of the encoders, but for their activations, which outputs
+      show.
     """
-    there, lost = _settings(read_again), []
-    for name, value in _settings(written).items():
-        other = there.get(name)
-        if value not in (None, other):
-            shown = "" if other is None else f" (there {reprlib.repr(other)})"
-            lost.append(f"{name}={reprlib.repr(value)}{shown}")
-    return lost
+    there = _settings(read_again)
+    return [
+        f"{name}={reprlib.repr(value)}"
+        for name, value in _settings(written).items()
+        if value not in (None, there.get(name))
+    ]
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
