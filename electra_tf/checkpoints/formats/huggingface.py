@@ -31,7 +31,7 @@ from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, sha256_of_file, write_json
+from electra_tf.files import read_json, write_json
 from electra_tf.text import vocabulary
 
 # Their hidden_act -> ours, where it is another.
@@ -41,10 +41,6 @@ _HIDDEN_ACTS = {"gelu_pytorch_tanh": "gelu_new"}
 # say (a masked language model has the names of a discriminator in the
 # original).
 _SCOPE_KEY = "electra_scope"
-# Beside it, what transformers has no setting for, and the digest of the weights
-# that it is for.
-OUR_FILE = "electra_tf.json"
-_OURS = {"sha256": str, "head": dict, "max_seq_length": int}
 
 # What transformers takes for a setting that config.json does not have.
 _DEFAULTS = {
@@ -106,7 +102,8 @@ def read(path: str) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes one directory, or `generator` and `discriminator` in one.
 
-    What transformers has no setting for stands beside it, for `read`.
+    What transformers has no setting for is metadata of the weights, for `read`;
+    weights that transformers trains do not have it any more.
 
     Raises:
       CheckpointError: If transformers has no such model.
@@ -119,17 +116,13 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     for part, (config, tensors) in _models(checkpoint).items():
         folder = os.path.join(path, part)
         os.makedirs(folder, exist_ok=True)
-        files.write_weights(tensors, folder)
-        config_file = os.path.join(folder, CONFIG_FILE)
-        write_json(config_file, config, **files.AS_THEY_DO)
-        ours: dict = {
+        kept = {
             "head": checkpoint.head and dataclasses.asdict(checkpoint.head),
             "max_seq_length": checkpoint.max_seq_length,
         }
-        if any(ours.values()):
-            weights = os.path.join(folder, files.SAFETENSORS_FILE)
-            ours["sha256"] = sha256_of_file(weights)
-            write_json(os.path.join(folder, OUR_FILE), ours)
+        files.write_weights(tensors, folder, kept)
+        config_file = os.path.join(folder, CONFIG_FILE)
+        write_json(config_file, config, **files.AS_THEY_DO)
         if vocab is not None:
             positions = config["max_position_embeddings"]
             files.write_tokenizer(vocab, positions, folder)
@@ -209,15 +202,13 @@ def _read_model(folder: str) -> Checkpoint:
             "have"
         )
     head, head_tensors, used = heads.read_head(theirs, config, folder)
-    kept = _read_ours(folder)
+    kept = files.read_metadata(folder)
     if head is not None and kept.get("head"):
         # The names of labels may have been changed in config.json.
         said = {"hidden_activation": head.hidden_activation}
         said["labels"] = head.labels and list(head.labels)
         unit = head.options if head.kind == "regression" else {}
-        head = task_heads.head_from_dict(
-            kept["head"] | said, os.path.join(folder, OUR_FILE)
-        )
+        head = task_heads.head_from_dict(kept["head"] | said, folder)
         head = dataclasses.replace(head, options=unit | head.options)
     vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
     fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
@@ -245,32 +236,14 @@ def _read_model(folder: str) -> Checkpoint:
     )
 
 
-def _read_ours(folder: str) -> dict:
-    """What was written of this very model, if it was written here."""
-    path = os.path.join(folder, OUR_FILE)
-    weights = os.path.join(folder, files.SAFETENSORS_FILE)
-    if not os.path.isfile(path):
-        return {}
-    record = read_json(path, ("sha256",), **_OURS)
-    if os.path.isfile(weights) and record["sha256"] == sha256_of_file(weights):
-        return record
-    errors.warn(
-        f"{path} is passed over: it is for other weights than those beside it, "
-        "which transformers may have trained since"
-    )
-    return {}
-
-
 def _read_config(path: str) -> dict:
     if not os.path.isfile(path):
         raise CheckpointError(
             f"Expected {CONFIG_FILE} beside the weights. Received: no {path}"
         )
     config = _DEFAULTS | {_SCOPE_KEY: None} | read_json(path, **_FIELDS)
-    model_type = config.get("model_type") or (
-        re.sub("(For|Model).*", "", files.architecture(config)).lower()
-    )
-    if model_type != "electra":
+    name = re.sub("(For|Model).*", "", files.architecture(config)).lower()
+    if (model_type := config.get("model_type") or name) != "electra":
         raise CheckpointError(
             f"Expected an ELECTRA in {path}. Received: a model of the type "
             f"{model_type or 'not said'}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import json
 import os
 import typing
 from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ _SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 SAFETENSORS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
 _INDEX = ".index.json"
+# In the metadata of weights: what transformers has no setting for.
+_METADATA = "electra_tf"
 _WEIGHTS_FILES = tuple(
     name + ending
     for name in (SAFETENSORS_FILE, PICKLED_FILE)
@@ -176,13 +179,28 @@ def _no_floats(name: str, path: str, kind: str) -> str:
     return f"{path}: {name} must hold floating-point numbers. Received: {kind}"
 
 
-def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
-    """Writes a file of weights as transformers accepts it."""
+def write_weights(
+    tensors: Mapping[str, np.ndarray], folder: str, kept: dict
+) -> None:
+    """Writes a file of weights as transformers accepts it.
+
+    `kept` is what `read_metadata` returns, fit for JSON.
+    """
     safetensors.numpy.save_file(
         {name: np.ascontiguousarray(t) for name, t in tensors.items()},
         os.path.join(folder, SAFETENSORS_FILE),
-        metadata={"format": "pt"},  # Which transformers asks for.
+        # The format is what transformers asks for.
+        metadata={"format": "pt", _METADATA: json.dumps(kept)},
     )
+
+
+def read_metadata(folder: str) -> dict:
+    """What `write_weights` has kept; nothing of other files of weights."""
+    if not _has(folder, SAFETENSORS_FILE):
+        return {}
+    path = os.path.join(folder, SAFETENSORS_FILE)
+    with safetensors.safe_open(path, "np") as file:
+        return json.loads((file.metadata() or {}).get(_METADATA, "{}"))
 
 
 # --- Tokenizer ---------------------------------------------------------------
