@@ -76,11 +76,9 @@ def recognise(path: str | os.PathLike) -> str:
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
-        received = (
-            f"{path}, a folder with {', '.join(names[:5]) or 'nothing in it'}"
-        )
-        several = [n for n in names if n.endswith(".index")]
-        if several:
+        listed = ", ".join(names[:5]) or "nothing in it"
+        received = f"{path}, a folder with {listed}"
+        if several := [n for n in names if n.endswith(".index")]:
             last = os.path.join(path, several[-1].removesuffix(".index"))
             received += (
                 f", of which nothing says the last: name one, such as {last}"
@@ -257,10 +255,9 @@ def assign(
             )
     for name in used:
         by_name[name].assign(np.asarray(tensors[name]))
+    unused, missing = tensors.keys() - by_name, by_name.keys() - tensors
     return LoadReport(
-        used=tuple(used),
-        unused=tuple(sorted(tensors.keys() - by_name.keys())),
-        missing=tuple(sorted(by_name.keys() - tensors.keys())),
+        tuple(used), tuple(sorted(unused)), tuple(sorted(missing))
     )
 
 

@@ -29,10 +29,9 @@ PICKLED_FILE = "pytorch_model.bin"
 _INDEX = ".index.json"
 # In the metadata of weights: what transformers has no setting for.
 _METADATA = "electra_tf"
-_WEIGHTS_FILES = tuple(
-    name + ending
-    for name in (SAFETENSORS_FILE, PICKLED_FILE)
-    for ending in ("", _INDEX)
+_WEIGHTS_FILES = (
+    *(SAFETENSORS_FILE, SAFETENSORS_FILE + _INDEX),
+    *(PICKLED_FILE, PICKLED_FILE + _INDEX),
 )
 # Weights that are not read -> the argument of from_pretrained that reads them.
 _OTHER_WEIGHTS = {
@@ -108,9 +107,8 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
 def _read_shards(
     index: str, folder: str, read_file: Callable
 ) -> dict[str, np.ndarray]:
-    weight_map = (
-        read_json(index, weight_map=dict[str, str]).get("weight_map") or {}
-    )
+    weight_map = read_json(index, weight_map=dict[str, str]).get("weight_map")
+    weight_map = weight_map or {}
     tensors: dict[str, np.ndarray] = {}
     for shard in sorted(set(weight_map.values())):
         content = read_file(os.path.join(folder, os.path.basename(shard)))
@@ -273,13 +271,13 @@ def read_tokenizer(folder: str, its_class: str | None) -> Vocabulary | None:
             )
         return None
     if its_class in _GENERIC_CLASSES:
-        for part, ours in (
-            ("normalizer", "BertNormalizer"),
-            ("model", "WordPiece"),
-        ):
-            kind = (fast.get(part) or {}).get("type")
-            if fast and kind != ours:
-                others[part] = kind
+        known = {"normalizer": "BertNormalizer", "model": "WordPiece"}
+        for part, kind in known.items():
+            if (
+                fast
+                and (received := (fast.get(part) or {}).get("type")) != kind
+            ):
+                others[part] = received
     elif its_class not in (None, *_BERT_CLASSES):
         others["tokenizer_class"] = its_class
     if strip and lower is False:

@@ -296,17 +296,14 @@ def _read_params(file: str) -> dict:
             settings = yaml.safe_load(reader)
         for name in PARAMS_PATH:
             settings = settings[name]
-        settings = settings[settings["type"]]
-        activation = settings.get("hidden_activation", "gelu")
-        norm_first = settings.get("norm_first", False)
-    except (
-        *(OSError, ValueError, KeyError, TypeError, AttributeError),
-        *(yaml.YAMLError, RecursionError),
-    ):
+        settings = dict(settings[settings["type"]])
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         raise CheckpointError(
             f"Expected {'.'.join(PARAMS_PATH)} with the settings of a BERT "
             f"encoder in {file}. Received: something else"
         ) from None
+    activation = settings.get("hidden_activation", "gelu")
+    norm_first = settings.get("norm_first", False)
     if activation not in tuple(HIDDEN_ACTS) or norm_first:
         raise CheckpointError(
             f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and no "

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shutil
 
 import keras
@@ -163,24 +162,6 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
     )
 
 
-@pytest.mark.dear
-def test_weights_in_several_files(tmp_path):
-    backbone = library_backbone()
-    path = str(tmp_path / "model.weights.json")
-    backbone.save_to_preset(str(tmp_path))
-    os.remove(tmp_path / "model.weights.h5")
-    backbone.save_weights(path, max_shard_size=2e-6)
-    assert len(list(tmp_path.glob("model_*.weights.h5"))) > 1
-    read = kerashub.read(tmp_path)
-    np.testing.assert_array_equal(
-        read.tensors["electra/embeddings/word_embeddings"],
-        backbone.token_embedding.embeddings,
-    )
-    next(tmp_path.glob("model_*.weights.h5")).unlink()
-    with pytest.raises(errors.CheckpointError, match="weights"):
-        kerashub.read(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("tokens", "do_lower_case", "lines"),
     [
@@ -226,12 +207,10 @@ def truncate(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda p: (p / "model.weights.h5").unlink(), "lacks the weights"),
         (lambda p: truncate(p / "model.weights.h5"), "truncated file"),
         (lambda p: replace(p / "config.json", "{"), "Cannot read .*config"),
         (lambda p: edit_config(p, vocab_size=21), "token_embedding"),
         (lambda p: edit_config(p, num_heads=4), "could not be loaded"),
-        (lambda p: edit_config(p, num_layers=1), "Expected 25 weights"),
         (
             lambda p: (p / "assets/tokenizer/vocabulary.txt").unlink(),
             "vocabulary.txt",
