@@ -100,14 +100,9 @@ REFUSED = [
     *(
         (make, {name: value}, f"{name} must be positive")
         for make, name in (
-            (encoder, "hidden_size"),
             (encoder, "embedding_size"),
-            (model, "temperature"),
             (optimizer, "learning_rate"),
-            (data, "train_batch_size"),
-            (run, "steps_per_loop"),
             (finetuning_data, "num_train_epochs"),
-            (finetuning, "num_trials"),
         )
         for value in (0, -1)
     ),
@@ -279,20 +274,6 @@ def test_takes_whole_numbers_of_both_kinds():
 def test_max_predictions_per_seq(length, mask_prob, predictions):
     config = model(max_seq_length=length, mask_prob=mask_prob)
     assert config.max_predictions_per_seq == predictions
-
-
-@pytest.mark.parametrize(
-    ("whole", "share", "part"),
-    [
-        (768, 0.33333, 256),  # 255.997, as for ELECTRA-Base.
-        (1024, 0.33333, 341),  # 341.33
-        (12, 0.66667, 8),
-        (5, 0.5, 2),  # Half to even.
-        (7, 0.5, 4),
-    ],
-)
-def test_a_share_is_rounded(whole, share, part):
-    assert configs.share_of(whole, share) == part
 
 
 # The original's get_bert_config and get_generator_config, recorded.

@@ -106,10 +106,8 @@ def _read(asked: Conversion, input_format: str) -> Checkpoint:
             )
         settings["hparams"] = files.read_json(asked.hparams)
     checkpoint = reading.read_checkpoint(
-        asked.input,
-        asked.vocab_file,
-        asked.do_lower_case,
-        asked.strip_accents,
+        *(asked.input, asked.vocab_file),
+        *(asked.do_lower_case, asked.strip_accents),
         **settings,
     )
     if not asked.encoder_only:
@@ -126,8 +124,11 @@ def _kept(
     if not verified:
         return kept
     for scope, config in checkpoint.encoders.items():
-        there = sizes.as_dict(read_again.encoders.get(scope, config))
-        here = sizes.as_dict(config)
+        here, again = (
+            sizes.as_dict(config),
+            read_again.encoders.get(scope, config),
+        )
+        there = sizes.as_dict(again)
         unequal += [name for name in here if here[name] != there[name]]
     if unequal:
         raise errors.CheckpointError(
@@ -202,7 +203,7 @@ def _describe(checkpoint: Checkpoint) -> None:
 
 def _report(source: Checkpoint, kept: set[str]) -> None:
     """Says what travelled and what did not."""
-    unused = {*source.tensors, *source.optimizer, *source.unused} - kept
-    for what, names in (("used", kept), ("unused", unused)):
+    rest = {*source.tensors, *source.optimizer, *source.unused} - kept
+    for title, names in (("used", kept), ("unused", rest)):
         listed = f": {summarize(names)}" if names else ""
-        print(f"  {what:14} {len(names)} tensors{listed}")
+        print(f"  {title:14} {len(names)} tensors{listed}")

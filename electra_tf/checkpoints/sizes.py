@@ -178,10 +178,10 @@ def encoder_config(
         line = errors.first_line(error)
         raise CheckpointError(f"{source}, scope {scope!r}: {line}") from None
     for name, value in said.items():
-        if (ours := getattr(config, name)) != value:
+        if (known := getattr(config, name)) != value:
             raise CheckpointError(
                 f"The settings of {source} say {name}={value!r}, but its "
-                f"tensors have {name}={ours!r}"
+                f"tensors have {name}={known!r}"
             )
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
     if not is_known and not is_usual:

@@ -16,7 +16,7 @@ from electra_tf.errors import CheckpointError
 from electra_tf.model import task_head
 from electra_tf.model.task_head import TaskHead
 
-# The original's only task with a label for each word, and ours like it.
+# The original's only task with a label for each word, and one like it here.
 _TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
 
 # What a head is in JSON, ...

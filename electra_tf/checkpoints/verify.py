@@ -31,7 +31,7 @@ _LENGTH = 24
 
 
 class Difference(typing.NamedTuple):
-    """Two arrays of one output: the largest difference and value of ours."""
+    """Two arrays of one output: the largest difference and value."""
 
     output: str
     largest: float

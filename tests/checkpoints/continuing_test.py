@@ -171,27 +171,6 @@ def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
     assert "missing  39: generator (34), generator_predictions (5)" in out
 
 
-def test_a_unigram_generator_draws_by_the_records_of_the_run(
-    folder, tmp_path, capsys
-):
-    frequencies = np.full(len(helpers.VOCAB), -3.0, np.float32)
-    theirs = models.pretrained()
-    tensors = theirs.tensors | {"unigram_log_probs": frequencies}
-    electra_tf_format.write(
-        dataclasses.replace(theirs, tensors=tensors), str(tmp_path / "theirs")
-    )
-    config = make_config(
-        folder,
-        tmp_path / "model",
-        tmp_path / "theirs",
-        model=helpers.electra_config(unigram_generator=True),
-    )
-    model, *_ = start(config)
-    assert not np.any(model.unigram_log_probs.numpy())
-    out = capsys.readouterr().out
-    assert "unigram_log_probs" in out and "missing  0\n" in out
-
-
 @pytest.mark.parametrize("is_theirs", [True, False])
 def test_disentangled_embeddings_start_from_both_kinds(
     folder, tmp_path, is_theirs

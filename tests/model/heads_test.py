@@ -233,12 +233,6 @@ def test_a_passage_may_be_shorter_than_the_beam():
     assert (outputs["end_top_log_probs"].numpy()[0, :, 7:] == -1e9).all()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b"])
-def test_bad_task_name(name):
-    with pytest.raises(ValueError, match="Expected a task name"):
-        heads.RegressionHead(name, 4)
-
-
 @pytest.mark.parametrize(
     ("least", "greatest", "expected"),
     [

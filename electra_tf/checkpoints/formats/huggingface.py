@@ -34,12 +34,11 @@ from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_json
 from electra_tf.text import vocabulary
 
-# Their hidden_act -> ours, where it is another.
+# hidden_act there -> here, where it is another.
 _HIDDEN_ACTS = {"gelu_pytorch_tanh": "gelu_new"}
 
-# A key of ours in config.json: whose encoder it is, where the class does not
-# say (a masked language model has the names of a discriminator in the
-# original).
+# Key of this package in config.json: whose encoder it is, where the class does
+# not say (a masked language model has a discriminator's names in the original).
 _SCOPE_KEY = "electra_scope"
 
 # What transformers takes for a setting that config.json does not have.
@@ -185,28 +184,30 @@ def _read_model(folder: str) -> Checkpoint:
     # An ElectraModel has no prefix, and a head beside it none either.
     bare = re.compile(r"^(?=(embeddings|embeddings_project|encoder)\.)")
     weights = files.read_weights(folder)
-    theirs = {bare.sub("electra.", name): t for name, t in weights.items()}
-    sizes.refuse_other_architecture(theirs, folder)
-    is_generator = any(name.startswith("generator_") for name in theirs)
+    left = {bare.sub("electra.", name): t for name, t in weights.items()}
+    sizes.refuse_other_architecture(left, folder)
+    is_generator = any(name.startswith("generator_") for name in left)
     scope = config[_SCOPE_KEY] or ("generator" if is_generator else "electra")
     tensors: dict[str, np.ndarray] = {}
-    for name in sorted(theirs):
+    for name in sorted(left):
         if original := names.from_transformers(name, scope):
-            tensors[original] = names.transposed(original, theirs.pop(name))
+            tensors[original] = names.transposed(original, left.pop(name))
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
-    tied = theirs.pop(names.TIED, None)
+    tied = left.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
         raise CheckpointError(
             f"{folder}: the output layer {names.TIED} must be the table of "
             "word embeddings. Received: another matrix, which ELECTRA does not "
             "have"
         )
-    head, head_tensors, used = heads.read_head(theirs, config, folder)
+    head, head_tensors, used = heads.read_head(left, config, folder)
     kept = files.read_metadata(folder)
     if head is not None and kept.get("head"):
         # The names of labels may have been changed in config.json.
-        said = {"hidden_activation": head.hidden_activation}
-        said["labels"] = head.labels and list(head.labels)
+        said = {
+            "hidden_activation": head.hidden_activation,
+            "labels": head.labels and list(head.labels),
+        }
         unit = head.options if head.kind == "regression" else {}
         head = task_heads.head_from_dict(kept["head"] | said, folder)
         head = dataclasses.replace(head, options=unit | head.options)
@@ -219,7 +220,7 @@ def _read_model(folder: str) -> Checkpoint:
         shapes = sizes.masked_lm_head_shapes(encoder)
         sizes.check_shapes(tensors, shapes, folder)
         _warn_of_masked_lm(encoder.hidden_act)
-    unused = sorted(theirs.keys() - used)
+    unused = sorted(left.keys() - used)
     other_head = ""
     if unused:
         errors.warn(f"{folder}: nothing reads {summarize(unused)}")
@@ -308,71 +309,50 @@ def _models(
 ) -> dict[str, tuple[dict, dict[str, np.ndarray]]]:
     """Subdirectory ("" for none) -> config.json and the tensors."""
     tensors, head = checkpoint.tensors, checkpoint.head
+
+    def pretrained(part: str) -> dict[str, np.ndarray]:
+        return names.to_transformers(tensors, names.head_names(tensors, part))
+
     models = {}
     scope = sizes.masked_lm_encoder(tensors)
     is_masked_lm = scope == "electra" and _DISCRIMINATOR_HEAD not in tensors
     if head is None and scope is not None:
         if scope in checkpoint.encoders:
             _warn_of_masked_lm(checkpoint.encoders[scope].hidden_act)
-        models["generator"] = _model(
-            checkpoint,
-            scope,
-            "ElectraForMaskedLM",
-            {_SCOPE_KEY: "electra"} if is_masked_lm else {},
-            names.to_transformers(
-                tensors, names.head_names(tensors, "generator_predictions/")
-            ),
-        )
+        config = _config(checkpoint, scope, "ElectraForMaskedLM")
+        if is_masked_lm:
+            config[_SCOPE_KEY] = "electra"
+        models["generator"] = config, pretrained("generator_predictions/")
     if checkpoint.discriminator is not None and head is not None:
-        settings, tensors = heads.write_head(checkpoint, head)
-        models["discriminator"] = _model(
-            checkpoint, "electra", heads.CLASSES[head.kind], settings, tensors
-        )
+        config = _config(checkpoint, "electra", heads.CLASSES[head.kind])
+        settings, head_tensors = heads.write_head(checkpoint, head)
+        models["discriminator"] = config | settings, head_tensors
     elif checkpoint.discriminator is not None and not is_masked_lm:
-        its_head = names.head_names(tensors, "discriminator_predictions/")
-        architecture = "ElectraForPreTraining" if its_head else "ElectraModel"
-        models["discriminator"] = _model(
-            checkpoint,
-            "electra",
-            architecture,
-            {},
-            names.to_transformers(tensors, its_head),
-        )
+        head_tensors = pretrained("discriminator_predictions/")
+        name = "ElectraForPreTraining" if head_tensors else "ElectraModel"
+        config = _config(checkpoint, "electra", name)
+        models["discriminator"] = config, head_tensors
     if not models:
         raise CheckpointError(
             "Expected a discriminator, or a generator with its head. Received: "
             "a checkpoint with neither"
         )
+    for part, (_, head_tensors) in models.items():
+        its_scope = scope or "electra" if part == "generator" else "electra"
+        shapes = sizes.encoder_shapes(checkpoint.encoders[its_scope], its_scope)
+        head_tensors |= names.to_transformers(tensors, shapes)
     return models if len(models) > 1 else {"": next(iter(models.values()))}
 
 
-def _model(
-    checkpoint: Checkpoint,
-    scope: str,
-    architecture: str,
-    settings: dict,
-    head_tensors: dict[str, np.ndarray],
-) -> tuple[dict, dict[str, np.ndarray]]:
-    """config.json of a model, with settings of its head, and its tensors."""
-    encoder = checkpoint.encoders[scope]
+def _config(checkpoint: Checkpoint, scope: str, architecture: str) -> dict:
+    """config.json of a model, without the settings of its head."""
     tokens = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
     pad = vocabulary.PAD_TOKEN
-    config = {
+    return {
         "architectures": [architecture],
         "model_type": "electra",
-        **dataclasses.asdict(encoder),
-        "layer_norm_eps": 1e-12,
-        "position_embedding_type": "absolute",
+        **dataclasses.asdict(checkpoint.encoders[scope]),
         "classifier_dropout": 0.1,
-        "summary_type": "first",
-        "summary_use_proj": True,
-        "summary_activation": "gelu",
-        "summary_last_dropout": 0.1,
-        "tie_word_embeddings": True,
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
-    tensors = names.to_transformers(
-        checkpoint.tensors, sizes.encoder_shapes(encoder, scope)
-    )
-    return config | settings, tensors | head_tensors

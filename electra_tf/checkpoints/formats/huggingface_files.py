@@ -324,7 +324,7 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
 def write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
-    """vocab.txt and what makes AutoTokenizer agree with ours."""
+    """vocab.txt and what makes AutoTokenizer agree."""
     errors.warn(_SPECIAL_TOKENS_NOTE)
     vocab = vocab.settled()
     vocabulary.write_tokens(vocab.tokens, folder)
@@ -336,7 +336,9 @@ def write_tokenizer(
         "model_max_length": max_position_embeddings,
     }
     if vocab.text_cleaning != "none":
-        settings["text_cleaning"] = vocab.text_cleaning  # A setting of ours.
+        settings["text_cleaning"] = (
+            vocab.text_cleaning
+        )  # No setting of transformers.
     for name, content in (
         (TOKENIZER_CONFIG_FILE, settings | _SPECIAL_TOKENS),
         (_SPECIAL_TOKENS_FILE, _SPECIAL_TOKENS),

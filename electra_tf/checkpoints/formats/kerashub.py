@@ -104,7 +104,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     act = _hidden_act_of_our_task(path)
     try:
         config = configs.EncoderConfig(
-            **{ours: getattr(backbone, SIZES[ours]) for ours in SIZES},
+            **{name: getattr(backbone, SIZES[name]) for name in SIZES},
             attention_probs_dropout_prob=backbone.dropout,
             hidden_act=act or HIDDEN_ACT,
         )
@@ -160,7 +160,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     if tokenizer is None:
         errors.warn("no tokenizer is written, for want of a vocabulary")
     backbone = keras_hub.models.ElectraBackbone(
-        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
+        **{there: getattr(config, name) for name, there in SIZES.items()},
         dtype="float32",
         name="electra_backbone",
     )
@@ -192,12 +192,12 @@ def forward(
     backbone = _load(os.fspath(path))
     if _hidden_act_of_our_task(os.fspath(path)) == "gelu":
         use_exact_gelu(backbone)
-    theirs = {
+    features = {
         "token_ids": inputs["input_ids"],
         "padding_mask": inputs["input_mask"],
         "segment_ids": inputs["segment_ids"],
     }
-    outputs = backbone(theirs, training=False)
+    outputs = backbone(features, training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 

@@ -81,14 +81,10 @@ class _Graph:
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
-        self.encoder = next(
-            (
-                name
-                for name in ENCODERS
-                if all(self.find(f"{name}/{part}") for part in _NEEDED)
-            ),
-            None,
-        )
+        self.encoder: str | None = None
+        for name in reversed(ENCODERS):
+            if all(self.find(f"{name}/{part}") for part in _NEEDED):
+                self.encoder = name
 
     def find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
@@ -181,16 +177,15 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     kept.check_vocabulary(path)
     if config.hidden_act == "gelu":
         errors.warn(GELU_NOTE)
-    shapes = sizes.encoder_shapes(config, "electra")
     width, heads = config.hidden_size, config.num_attention_heads
-    theirs = {
+    there = {
         f"{POOLER}/kernel": np.eye(width, dtype=np.float32),
         f"{POOLER}/bias": np.zeros(width, np.float32),
     }
-    for name in shapes:
-        theirs[_path(name)] = _with_heads(name, kept.tensors[name], heads)
+    for name, tensor in kept.tensors.items():
+        there[_path(name)] = _with_heads(name, tensor, heads)
     os.makedirs(path, exist_ok=True)
-    tf.train.Checkpoint(encoder=_trackable(theirs)).write(
+    tf.train.Checkpoint(encoder=_trackable(there)).write(
         os.path.join(path, CHECKPOINT_NAME)
     )
     # What makes a task find the checkpoint in the folder, wherever that is.
@@ -208,7 +203,9 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
 
 def params(config: configs.EncoderConfig) -> dict:
     """An encoder's settings, as a task of the Model Garden has them."""
-    settings = {t: getattr(config, ours) for ours, t in SETTINGS.items()}
+    settings = {
+        there: getattr(config, name) for name, there in SETTINGS.items()
+    }
     # Both GELUs have one name there.
     activation = "gelu" if "gelu" in config.hidden_act else config.hidden_act
     settings["hidden_activation"] = activation
@@ -258,14 +255,11 @@ def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
     for path, value in weights.items():
         name, _, rest = path.partition("/")
         branches[name][rest] = value
-    return tf.train.Checkpoint(
-        **{
-            name: tf.Variable(branch[""])
-            if "" in branch
-            else _trackable(branch)
-            for name, branch in branches.items()
-        }
-    )
+    nodes = {
+        name: tf.Variable(b[""]) if "" in b else _trackable(b)
+        for name, b in branches.items()
+    }
+    return tf.train.Checkpoint(**nodes)
 
 
 def _open(path: str | os.PathLike) -> _Graph:
@@ -310,8 +304,8 @@ def _read_params(file: str) -> dict:
             f"norm_first in {file}. Received: {activation} and {norm_first}"
         )
     known = {
-        ours: settings[theirs]
-        for ours, theirs in SETTINGS.items()
-        if settings.get(theirs) is not None
+        name: settings[there]
+        for name, there in SETTINGS.items()
+        if settings.get(there) is not None
     }
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

@@ -46,33 +46,6 @@ def pair(tmp_path):
     return tmp_path / "pair"
 
 
-def test_a_pair_is_two_directories(pair):
-    assert reading.recognise(pair) == "huggingface"
-    generator, discriminator = (
-        helpers.read_json(pair / name / "config.json")
-        for name in ("generator", "discriminator")
-    )
-    assert generator["architectures"] == ["ElectraForMaskedLM"]
-    assert discriminator["architectures"] == ["ElectraForPreTraining"]
-    assert (generator["hidden_size"], generator["embedding_size"]) == (4, 6)
-    tensors = load_file(pair / "generator" / "model.safetensors")
-    ours = models.pretrained().tensors
-    # A copy of the table; a kernel is transposed; the output layer is tied.
-    np.testing.assert_array_equal(
-        tensors["electra.embeddings.word_embeddings.weight"],
-        ours["electra/embeddings/word_embeddings"],
-    )
-    np.testing.assert_array_equal(
-        tensors["electra.embeddings_project.weight"],
-        ours["generator/embeddings_project/kernel"].T,
-    )
-    np.testing.assert_array_equal(
-        tensors["generator_lm_head.bias"],
-        ours["generator_predictions/output_bias"],
-    )
-    assert "generator_lm_head.weight" not in tensors
-
-
 def test_other_activations_travel_with_a_note_on_the_head(tmp_path):
     checkpoint = models.with_hidden_act(models.pretrained(), "relu")
     note = "this package relu, as the original does"
