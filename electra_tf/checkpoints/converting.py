@@ -97,7 +97,7 @@ def _whole_folder(path: str) -> Iterator[str]:
 
 def _read(asked: Conversion, input_format: str) -> Checkpoint:
     """The input, with what the flags say beside it."""
-    settings = {}
+    settings: dict = {}
     if asked.hparams:
         if input_format != "original":
             raise ValueError(
@@ -106,8 +106,10 @@ def _read(asked: Conversion, input_format: str) -> Checkpoint:
             )
         settings["hparams"] = files.read_json(asked.hparams)
     checkpoint = reading.read_checkpoint(
-        *(asked.input, asked.vocab_file),
-        *(asked.do_lower_case, asked.strip_accents),
+        asked.input,
+        asked.vocab_file,
+        asked.do_lower_case,
+        asked.strip_accents,
         **settings,
     )
     if not asked.encoder_only:
@@ -165,7 +167,9 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
             f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
             f"{d.share:.1e}"
         )
-    if d := next((d for d in differences if not d.fits), None):
+    for d in differences:
+        if d.fits:
+            continue
         raise errors.CheckpointError(
             f"{d.output} of electra_tf and of {name} itself differ by "
             f"{d.largest:.2e} of {d.magnitude:.2e}, more than "

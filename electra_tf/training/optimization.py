@@ -358,7 +358,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def slots(self) -> dict[str, keras.Variable]:
         """Slot name, as in the original's checkpoints -> slot."""
-        slots = {}
+        slots: dict[str, keras.Variable] = {}
         moments = (self.adam_m, self.adam_v)
         for path, m, v in zip(self._variable_paths, *moments, strict=True):
             slots |= {f"{path}/adam_m": m, f"{path}/adam_v": v}

@@ -285,8 +285,9 @@ def test_two_stages(folder, tmp_path):
             )
 
 
-@pytest.mark.parametrize("name", ["init", "init_generator"])
-@pytest.mark.parametrize("untied", [False, True])
+@pytest.mark.parametrize(
+    ("untied", "name"), [(False, "init"), (True, "init_generator")]
+)
 def test_the_generator_of_a_joint_run_is_its_generator(
     folder, tmp_path, untied, name
 ):

@@ -98,9 +98,9 @@ def read_head(
 def _kind(rest: Mapping[str, np.ndarray], config: dict) -> str | None:
     """What kind of head there is, if it is one that there is here, too."""
     if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(rest):
-        problem = config.get("problem_type")
+        problem = config.get("problem_type") or ""
         one = len(rest["classifier.out_proj.weight"]) == 1
-        usual = "regression" if problem is None and one else "classification"
+        usual = "regression" if one and not problem else "classification"
         kinds = {there: kind for kind, there in PROBLEM_TYPES.items()}
         return kinds.get(problem, usual)
     if "qa_outputs.weight" in rest:
