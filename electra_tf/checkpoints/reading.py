@@ -131,8 +131,11 @@ def read_checkpoint(
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
-        for line in head.notes():
-            errors.warn(f"{path}: {line}")
+        if head.kind == "tagging" and head.segment is None:
+            errors.warn(
+                f"{path}: nothing says in which segment the tagger reads its "
+                f"words: taken as {head.segment_of_words()}, as in the original"
+            )
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
     if odd:  # No refusal: a run that diverged may be looked at.
         errors.warn(
