@@ -199,7 +199,7 @@ class _Looks:
         more = ""
         if math.isfinite(loss):
             more = (
-                f", more than RunConfig.max_loss_growth="
+                ", more than RunConfig.max_loss_growth="
                 f"{self.run.max_loss_growth:g} times the first, "
                 f"{self._first_loss:.4g}"
             )
