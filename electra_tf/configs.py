@@ -85,7 +85,6 @@ class EncoderConfig:
             self,
             self.hidden_size % self.num_attention_heads == 0,
             "EncoderConfig.num_attention_heads must divide hidden_size",
-            "hidden_size num_attention_heads",
         )
 
 
@@ -189,71 +188,56 @@ class ElectraConfig:
             discriminator_objective=DISCRIMINATOR_OBJECTIVES,
             generator_training=GENERATOR_TRAININGS,
         )
+        # The original's configuration does the same.
+        towers = self.two_tower_generator or self.electric_objective
+        object.__setattr__(self, "two_tower_generator", towers)
+        for holds, rule in self._rules():
+            validation.require_together(self, holds, f"ElectraConfig{rule}")
+        if self.generator_training == "adversarial":
+            object.__setattr__(self, "distinct_positions", True)
+
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        """Whether settings go together, and the rule, which names them."""
         for name in (
             *("discriminator_objective", "generator_training"),
             *("uniform_generator", "unigram_generator"),
         ):
-            validation.require_together(
-                self,
-                self.electra_objective
-                or getattr(self, name) == getattr(ElectraConfig, name),
-                f"ElectraConfig.{name} needs electra_objective",
-                f"{name} electra_objective",
-            )
-        # The original's configuration does the same.
-        towers = self.two_tower_generator or self.electric_objective
-        object.__setattr__(self, "two_tower_generator", towers)
-        for holds, rule, names in self._rules():
-            validation.require_together(
-                self, holds, f"ElectraConfig{rule}", names
-            )
-        if self.generator_training == "adversarial":
-            object.__setattr__(self, "distinct_positions", True)
-
-    def _rules(self) -> Iterator[tuple[bool, str, str]]:
-        """Whether settings go together, the rule, and the settings."""
-        own = "untied_generator uniform_generator unigram_generator"
-        training = f".generator_training={self.generator_training!r} needs "
-        learns = self.generator_training == "maximum_likelihood"
+            is_usual = getattr(self, name) == getattr(ElectraConfig, name)
+            rule = f".{name} needs electra_objective"
+            yield self.electra_objective or is_usual, rule
+        training = self.generator_training
+        own = "untied_generator, not uniform_generator or unigram_generator"
         yield (
             self.max_seq_length <= self.encoder.max_position_embeddings,
             ".max_seq_length must not exceed "
             "EncoderConfig.max_position_embeddings",
-            "max_seq_length encoder.max_position_embeddings",
         )
         yield (
             self.max_predictions_per_seq > 0,
-            ".mask_prob must leave a token to predict",
-            "mask_prob max_seq_length",
+            ".mask_prob must leave a token of max_seq_length to predict",
         )
         yield (
             not (self.electra_objective and self.electric_objective),
-            " takes one objective",
-            "electra_objective electric_objective",
+            " takes one of electra_objective and electric_objective",
         )
         yield (
             not (self.uniform_generator and self.unigram_generator),
-            " takes one generator",
-            "uniform_generator unigram_generator",
+            " takes one of uniform_generator and unigram_generator",
         )
         yield (
-            learns or self.has_own_generator,
-            f"{training}a generator network of its own",
-            own,
+            training == "maximum_likelihood" or self.has_own_generator,
+            f".generator_training={training!r} needs {own}",
         )
         # Shared embeddings would go on learning.
         yield (
-            self.generator_training != "frozen"
-            or self.untied_generator_embeddings,
+            training != "frozen" or self.untied_generator_embeddings,
             ".untied_generator_embeddings must be True with "
             "generator_training='frozen'",
-            "untied_generator_embeddings",
         )
         yield (
-            self.generator_training != "adversarial"
-            or self.has_binary_discriminator,
-            f"{training}a discriminator that detects replaced tokens",
-            "discriminator_objective",
+            training != "adversarial" or self.has_binary_discriminator,
+            f".generator_training={training!r} needs a "
+            "discriminator_objective that detects replaced tokens",
         )
         yield (
             not self.disentangled_embeddings
@@ -263,10 +247,9 @@ class ElectraConfig:
                 and not self.untied_generator_embeddings
                 and self.has_binary_discriminator
             ),
-            ".disentangled_embeddings needs a discriminator and a generator "
-            "that share their embeddings and nothing else",
-            f"electra_objective untied_generator_embeddings {own} "
-            "discriminator_objective",
+            ".disentangled_embeddings needs electra_objective, a "
+            "discriminator_objective that detects replaced tokens and "
+            f"{own} or untied_generator_embeddings",
         )
         # The original fails where there are no towers to take a loss of.
         yield (
@@ -274,13 +257,12 @@ class ElectraConfig:
             or (
                 self.has_discriminator
                 and self.has_own_generator
-                and learns
+                and training == "maximum_likelihood"
                 and not self.disentangled_embeddings
             ),
-            ".two_tower_generator needs a discriminator and towers that learn "
-            "by themselves",
-            f"electra_objective electric_objective {own} generator_training "
-            "disentangled_embeddings",
+            ".two_tower_generator needs electra_objective or "
+            f"electric_objective, and towers that learn by themselves: {own}, "
+            "generator_training='maximum_likelihood'",
         )
 
     @property
@@ -328,8 +310,8 @@ class ElectraConfig:
         validation.require_together(
             self,
             width > 0 and sizes["num_hidden_layers"] > 0,
-            "ElectraConfig must leave its generator a layer and a width",
-            "generator_layers generator_hidden_size",
+            "ElectraConfig.generator_layers and generator_hidden_size must "
+            "leave a layer and a width",
         )
         validation.require_together(
             self,
@@ -337,7 +319,6 @@ class ElectraConfig:
             "ElectraConfig.generator_hidden_size must lead to a width that its "
             f"heads, one for each 64, divide, not a width of {width} with "
             f"{heads} heads",
-            "generator_hidden_size",
         )
         return dataclasses.replace(self.encoder, **sizes)
 
@@ -428,7 +409,6 @@ class OptimizerConfig:
             == (self.schedule == WARMUP_STABLE_DECAY),
             f"OptimizerConfig.schedule={WARMUP_STABLE_DECAY!r}, and no other, "
             "needs num_decay_steps or decay_proportion",
-            "schedule num_decay_steps decay_proportion",
         )
 
     def warmup_steps(self, num_train_steps: int) -> float:
@@ -624,7 +604,6 @@ class PretrainingConfig:
             self,
             bool(self.init_checkpoint) or not self.keep_global_step,
             "PretrainingConfig.keep_global_step needs init_checkpoint",
-            "keep_global_step init_checkpoint",
         )
         validation.require_together(
             self,
@@ -634,11 +613,9 @@ class PretrainingConfig:
                 and self.model.has_own_generator
                 and not self.model.two_tower_generator
             ),
-            "PretrainingConfig.init_generator_checkpoint needs a generator of "
-            "its own",
-            "init_generator_checkpoint model.electra_objective "
-            "model.untied_generator model.uniform_generator "
-            "model.unigram_generator",
+            "PretrainingConfig.init_generator_checkpoint needs a model with "
+            "electra_objective and untied_generator, and without "
+            "two_tower_generator, uniform_generator and unigram_generator",
         )
 
 

@@ -148,12 +148,12 @@ def each_once(pairs: list[tuple[str, typing.Any]]) -> dict:
     Raises:
       ValueError: If a name is there twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        doubled = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {doubled!r} twice in an object")
-    return found
+    record = {}
+    for name, value in pairs:
+        if name in record:
+            raise ValueError(f"the name {name!r} twice in an object")
+        record[name] = value
+    return record
 
 
 def sha256_of_file(path: str) -> str:
@@ -259,34 +259,20 @@ def append_line(path: str, record: dict) -> None:
 def lock(folder: str) -> int | None:
     """Makes a folder this process's own until it ends, however that happens.
 
-    Nothing is written there; see `try_lock`.
+    Nothing is written there. A file system without locks refuses nobody.
 
     Returns:
       An open file, which holds the lock; None where another process has it.
     """
     opened = os.open(folder, os.O_RDONLY)
     try:
-        try_lock(opened)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(opened)
         return None
-    return opened
-
-
-def try_lock(opened: int) -> None:
-    """Locks a file or folder by its descriptor.
-
-    Where the file system knows no such locks, nobody is refused.
-
-    Raises:
-      BlockingIOError: If another process has locked it.
-    """
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
     except OSError:
         pass
+    return opened
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:
@@ -308,11 +294,7 @@ def refuse_lfs_pointer(path: str | os.PathLike) -> None:
 
 
 def refuse_signs(path: str, flag: str) -> None:
-    """Refuses a path under which TensorFlow writes and does not find again.
-
-    Raises:
-      ValueError: Which names the flag.
-    """
+    """Raises a ValueError for a path that TensorFlow writes and cannot find."""
     if validation.has_signs(path):
         raise ValueError(
             f"{flag} must be {validation.WITHOUT_SIGNS}. Received: {path}"
@@ -327,32 +309,22 @@ def refuse_used(folder: str, flag: str) -> None:
         it, or as `refuse_signs`.
     """
     refuse_signs(folder, flag)
-    if os.path.isdir(folder):
-        names = os.listdir(folder)
-        what = f", a folder with {len(names)} entries" if names else ""
-    elif os.path.lexists(folder):
-        what = ", a file"
-    else:
-        what = "" if folder else "nothing"
-    if what:
+    is_empty = os.path.isdir(folder) and not os.listdir(folder)
+    if not folder or (os.path.lexists(folder) and not is_empty):
         raise ValueError(
-            f"{flag} must be a new or empty folder. Received: {folder}{what}"
+            f"{flag} must be a new or empty folder. Received: {folder!r}"
         )
 
 
 def versions(packages: Iterable[str]) -> dict[str, str | None]:
     """The installed version of each package; None where it is absent."""
-    versions = {package: _version(package) for package in packages}
-    if "tensorflow" in versions and versions["tensorflow"] is None:
-        versions["tensorflow"] = _version("tensorflow-tpu")
+    versions: dict[str, str | None] = dict.fromkeys(packages)
+    for package in versions:
+        others = ["tensorflow-tpu"] if package == "tensorflow" else []
+        for name in (*others, package):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                versions[package] = importlib.metadata.version(name)
     return versions
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def git_commit() -> str | None:

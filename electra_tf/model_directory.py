@@ -101,9 +101,9 @@ def trial_dir(model_dir: str, number: int) -> str:
 
 def trial_numbers(model_dir: str) -> list[int]:
     """Of the trials that have folders, in order; one may be missing."""
-    names = os.listdir(model_dir) if os.path.isdir(model_dir) else ()
-    found = (re.fullmatch(r"trial_([1-9]\d*)", name) for name in names)
-    return sorted(int(match[1]) for match in found if match)
+    names = glob.glob("trial_[1-9]*", root_dir=model_dir)
+    numbers = (name.removeprefix("trial_") for name in names)
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def weights_dir(folder: str) -> str:
@@ -246,15 +246,6 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
         ) from None
 
 
-def model_of(record: dict) -> configs.ElectraConfig:
-    """The model of a record of pre-training.
-
-    Raises:
-      KeyError, TypeError: If fields are missing or unknown.
-    """
-    return exactly(configs.ElectraConfig, record["model"])
-
-
 def exactly(cls, record: dict):
     """A configuration from a record of all its fields and no others.
 
@@ -376,11 +367,7 @@ def refuse_other_records(config, digest: str) -> None:
 
 
 def read_train_data(model_dir: str) -> dict:
-    """What `write_records_digest` wrote; nothing where it did not.
-
-    Raises:
-      CheckpointError: If the file is damaged.
-    """
+    """What `write_records_digest` wrote; nothing where it did not."""
     path = os.path.join(model_dir, TRAIN_DATA_FILE)
     return files.read_json(path, ("sha256",)) if os.path.isfile(path) else {}
 

@@ -108,9 +108,8 @@ def evaluate(config: configs.PretrainingConfig) -> dict[str, float]:
     validation.require_together(
         config,
         bool(config.data.heldout_files and (is_trained or starts)),
-        "PretrainingConfig needs held-out examples, and init_checkpoint or a "
-        "trained model, to evaluate",
-        "data.heldout_files init_checkpoint run.model_dir",
+        "PretrainingConfig needs heldout_files, and init_checkpoint or a "
+        "trained model in model_dir, to evaluate",
     )
     strategy = replicas.make_strategy(config.run)
     replicas.set_policy(config.run)
@@ -400,9 +399,7 @@ def _describe(
         inputs.heldout_data.warn_as_heldout(
             train_data, data.eval_batch_size, data.num_eval_steps
         )
-    lines += optimization.schedule_remarks(
-        config.optimizer, run.num_train_steps
-    )
+    optimization.warn_of_schedule(config.optimizer, run.num_train_steps)
     starts = config.init_checkpoint or config.init_generator_checkpoint
     if config.model.generator_training == "frozen" and not starts:
         lines.append(

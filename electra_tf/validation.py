@@ -6,7 +6,6 @@ No TensorFlow is imported here, as in `configs`.
 import dataclasses
 import json
 import math
-import operator
 import re
 import reprlib
 import sys
@@ -129,25 +128,31 @@ def require_one_of(config, **choices: Sequence) -> None:
         require(config, getattr(config, name) in values, name, rule)
 
 
-def require_together(config, condition: bool, rule: str, names: str) -> None:
+def require_together(config, condition: bool, rule: str) -> None:
     """Raises a ConfigError with the values of several fields.
 
     Args:
-      config: Has the fields.
+      config: A dataclass; the fields are its own and those of its parts.
       condition: Whether they go together.
-      rule: What is required, as a sentence without its full stop.
-      names: The fields, with spaces between; "encoder.hidden_size" for one of
-        a part.
+      rule: What is required, as a sentence without its full stop, in which all
+        fields are named.
 
     Raises:
       ConfigError: If the condition fails.
     """
-    if not condition:
-        received = ", ".join(
-            f"{name.rpartition('.')[2]}={operator.attrgetter(name)(config)!r}"
-            for name in names.split()
-        )
-        raise errors.ConfigError(f"{rule}. Received: {received}")
+    if condition:
+        return
+    values = dict(vars(config))
+    for part in vars(config).values():
+        if dataclasses.is_dataclass(part):
+            values = vars(part) | values
+    words = dict.fromkeys(re.findall(r"[a-z]\w*", rule))
+    received = [
+        f"{word}={values[word]!r}"
+        for word in words
+        if word in values and not dataclasses.is_dataclass(values[word])
+    ]
+    raise errors.ConfigError(f"{rule}. Received: {', '.join(received)}")
 
 
 def require_same(

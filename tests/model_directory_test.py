@@ -166,15 +166,6 @@ def test_moved_records_must_be_the_same_ones(trained):
     model_directory.refuse_other_records(moved, "b")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"heldout": null}'])
-def test_damaged_notes_on_records_are_not_guessed(trained, content):
-    path = os.path.join(trained.run.model_dir, "train_data.json")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(content)
-    with pytest.raises(errors.CheckpointError, match=path):
-        model_directory.refuse_other_records(trained, "a")
-
-
 def test_refuses_what_changes_learning_naming_the_values(trained):
     changed = pretraining_config(
         trained.run.model_dir,
@@ -292,14 +283,6 @@ def test_files_of_fine_tuning_may_move(tmp_path):
     ):
         changed = dataclasses.replace(config, **changes)
         assert model_directory.refuse_other_run(changed) is None
-
-
-def test_refuses_to_train_in_a_converted_directory(trained):
-    record = {"class": "ConvertedCheckpoint"}
-    record["format"] = model_directory.RECORD_FORMAT
-    with open(os.path.join(trained.run.model_dir, "config.json"), "w") as f:
-        json.dump(record, f)
-    assert_refused(trained, "name it as PretrainingConfig.init_checkpoint")
 
 
 def test_what_must_be_the_same():

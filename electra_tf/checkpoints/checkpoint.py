@@ -154,8 +154,7 @@ class Checkpoint:
 
     def check_head(self, source: str) -> None:
         """Raises a CheckpointError where the head does not fit the weights."""
-        head = self.head
-        if head is None:
+        if (head := self.head) is None:
             return
         bias = self.tensors.get(f"task_specific/{head.task_name}/dense/bias")
         wrong = ""
@@ -166,8 +165,10 @@ class Checkpoint:
                 f"num_outputs must be the width of the head's layer, "
                 f"{len(bias)}. Received: {head.num_outputs}"
             )
-        elif head.labels and len(set(head.labels)) < len(head.labels):
-            wrong = f"labels must differ. Received: {', '.join(head.labels)}"
+        elif len(set(head.labels or ())) < len(head.labels or ()):
+            wrong = (
+                f"labels must differ. Received: {', '.join(head.labels or ())}"
+            )
         if wrong:
             raise errors.CheckpointError(f"{source}: {wrong}")
 

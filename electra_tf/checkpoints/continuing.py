@@ -135,9 +135,9 @@ def _start_all(
         )
     title = reading.TITLES[reading.recognise(local_path)]
     lines = [f"started from {path}: {title}"]
-    for what, names in report._asdict().items():
+    for part, names in report._asdict().items():
         listed = f": {summarize(names)}" if names else ""
-        lines.append(f"  {what:8} {len(names)}{listed}")
+        lines.append(f"  {part:8} {len(names)}{listed}")
     _warn_of_others(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
         global_step.assign(step)
@@ -146,9 +146,9 @@ def _start_all(
         num_slots = optimizer.go_on(
             step if taken is None else taken, checkpoint.optimizer
         )
+        num_all = len(optimizer.slots())
         lines.append(
-            f"  step     {step}, {num_slots} of {len(optimizer.slots())} "
-            "optimizer slots"
+            f"  step     {step}, {num_slots} of {num_all} optimizer slots"
         )
         if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
             errors.warn(
@@ -183,11 +183,9 @@ def _with_own_tables(
 
 def _warn_of_others(config, tokens, checkpoint) -> None:
     """Warns where a token or the activation is another than here."""
-    theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
-    vocabulary.warn_of_other_tokens(tokens, theirs, config.data.vocab_file)
-    ours = config.model.encoder.hidden_act
-    if checkpoint.activations and checkpoint.activations != (ours,):
-        errors.warn(
-            f"EncoderConfig.hidden_act={ours} (there "
-            f"{'/'.join(checkpoint.activations)})"
-        )
+    there = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
+    vocabulary.warn_of_other_tokens(tokens, there, config.data.vocab_file)
+    act = config.model.encoder.hidden_act
+    if checkpoint.activations and checkpoint.activations != (act,):
+        acts = "/".join(checkpoint.activations)
+        errors.warn(f"EncoderConfig.hidden_act={act} (there {acts})")

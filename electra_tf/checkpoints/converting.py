@@ -17,13 +17,7 @@ import warnings
 from collections.abc import Iterator
 
 from electra_tf import errors, files
-from electra_tf.checkpoints import (
-    hub,
-    reading,
-    sizes,
-    tensor_files,
-    verify,
-)
+from electra_tf.checkpoints import hub, reading, sizes, tensor_files, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 
 
@@ -103,7 +97,7 @@ def _whole_folder(path: str) -> Iterator[str]:
 
 def _read(asked: Conversion, input_format: str) -> Checkpoint:
     """The input, with what the flags say beside it."""
-    settings = {}
+    settings: dict = {}
     if asked.hparams:
         if input_format != "original":
             raise ValueError(
@@ -132,8 +126,11 @@ def _kept(
     if not verified:
         return kept
     for scope, config in checkpoint.encoders.items():
-        there = sizes.as_dict(read_again.encoders.get(scope, config))
-        here = sizes.as_dict(config)
+        here, again = (
+            sizes.as_dict(config),
+            read_again.encoders.get(scope, config),
+        )
+        there = sizes.as_dict(again)
         unequal += [name for name in here if here[name] != there[name]]
     if unequal:
         raise errors.CheckpointError(
@@ -151,9 +148,8 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
     if config is None or not hasattr(module, "forward"):
         return
     inputs = verify.random_inputs(config, computed.head)
-    mask = inputs["input_mask"]
     try:
-        theirs = module.forward(path, inputs)
+        expected = module.forward(path, inputs)
     except ImportError as error:
         print(
             f"  not compared   {reading.TITLES[name]}: the package "
@@ -161,9 +157,9 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
         )
         return
     gc.collect()
-    ours = verify.forward(computed, inputs)
+    outputs = verify.forward(computed, inputs)
     gc.collect()
-    differences = verify.compare(ours, theirs, mask)
+    differences = verify.compare(outputs, expected, inputs["input_mask"])
     print(f"  parity of the {side} with {name} itself, on random inputs:")
     print(f"    {'output':26} {'largest difference':>18} {'of':>10} share")
     for d in differences:
@@ -172,19 +168,20 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
             f"{d.share:.1e}"
         )
     for d in differences:
-        if not d.fits:
-            raise errors.CheckpointError(
-                f"{d.output} of electra_tf and of {name} itself differ by "
-                f"{d.largest:.2e} of {d.magnitude:.2e}, more than "
-                f"{verify.TOLERANCE:.0e}; no output was left"
-            )
+        if d.fits:
+            continue
+        raise errors.CheckpointError(
+            f"{d.output} of electra_tf and of {name} itself differ by "
+            f"{d.largest:.2e} of {d.magnitude:.2e}, more than "
+            f"{verify.TOLERANCE:.0e}; no output was left"
+        )
 
 
 def _describe(checkpoint: Checkpoint) -> None:
     """Says what was read."""
-    lines = {}
+    rows = {}
     for scope, config in checkpoint.encoders.items():
-        lines["discriminator" if scope == "electra" else scope] = (
+        rows["discriminator" if scope == "electra" else scope] = (
             f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
             f"({config.num_attention_heads} heads, feed-forward "
             f"{config.intermediate_size}), embeddings "
@@ -194,24 +191,23 @@ def _describe(checkpoint: Checkpoint) -> None:
     head, vocab = checkpoint.head, checkpoint.vocabulary
     if head is not None:
         labels = f", labels {', '.join(head.labels)}" if head.labels else ""
-        lines["head"] = (
-            f"{head.kind} {head.task_name!r}, {head.num_outputs} outputs"
-        ) + labels
+        rows["head"] = f"{head.kind} {head.task_name!r}, {head.num_outputs} "
+        rows["head"] += f"outputs{labels}"
     if checkpoint.optimizer:
-        lines["optimizer"] = f"{len(checkpoint.optimizer)} slots"
+        rows["optimizer"] = f"{len(checkpoint.optimizer)} slots"
     if checkpoint.global_step is not None:
-        lines["step"] = str(checkpoint.global_step)
-    lines["vocabulary"] = "none"
+        rows["step"] = str(checkpoint.global_step)
+    rows["vocabulary"] = "none"
     if vocab is not None:
         case = "lower-cased" if vocab.lower_cases() else "cased"
-        lines["vocabulary"] = f"{len(vocab.tokens)} tokens, {case}"
-    for what, text in lines.items():
-        print(f"  {what:14} {text}")
+        rows["vocabulary"] = f"{len(vocab.tokens)} tokens, {case}"
+    for name, text in rows.items():
+        print(f"  {name:14} {text}")
 
 
 def _report(source: Checkpoint, kept: set[str]) -> None:
     """Says what travelled and what did not."""
-    unused = {*source.tensors, *source.optimizer, *source.unused} - kept
-    for what, names in (("used", kept), ("unused", unused)):
+    rest = {*source.tensors, *source.optimizer, *source.unused} - kept
+    for title, names in (("used", kept), ("unused", rest)):
         listed = f": {summarize(names)}" if names else ""
-        print(f"  {what:14} {len(names)} tensors{listed}")
+        print(f"  {title:14} {len(names)} tensors{listed}")

@@ -42,13 +42,8 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     place for them.
     """
     unfolded = dict(tensors)
-    if WORDS not in unfolded:
-        for name in TABLES:
-            if (own := f"generator/{name}") in unfolded:
-                unfolded[f"electra/{name}"] = unfolded.pop(own)
-        return unfolded
     words = unfolded.get(f"generator/{TABLES[0]}")
-    if words is None or words.shape != unfolded[WORDS].shape:
+    if words is None or words.shape != np.shape(unfolded.get(WORDS)):
         return unfolded
     unfolded[DELTA] = unfolded[WORDS] - words
     unfolded[WORDS] = words

@@ -51,8 +51,7 @@ def local_path(path: str | os.PathLike) -> str:
         partial = getattr(error, "snapshot_path", None)
         if partial is not None:
             return partial
-        lines = [line.strip() for line in str(error).splitlines()]
-        reason = next((line for line in lines if line), "no reason")
+        reason = str(error).strip().split("\n")[0] or "no reason"
         raise errors.CheckpointError(
             f"Expected {path} on the Hugging Face Hub or in its cache. "
             f"Received: {type(error).__name__}: {reason}"

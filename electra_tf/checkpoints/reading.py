@@ -76,11 +76,9 @@ def recognise(path: str | os.PathLike) -> str:
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
-        received = (
-            f"{path}, a folder with {', '.join(names[:5]) or 'nothing in it'}"
-        )
-        several = [n for n in names if n.endswith(".index")]
-        if several:
+        listed = ", ".join(names[:5]) or "nothing in it"
+        received = f"{path}, a folder with {listed}"
+        if several := [n for n in names if n.endswith(".index")]:
             last = os.path.join(path, several[-1].removesuffix(".index"))
             received += (
                 f", of which nothing says the last: name one, such as {last}"
@@ -133,8 +131,11 @@ def read_checkpoint(
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
-        for line in head.notes():
-            errors.warn(f"{path}: {line}")
+        if head.kind == "tagging" and head.segment is None:
+            errors.warn(
+                f"{path}: nothing says in which segment the tagger reads its "
+                f"words: taken as {head.segment_of_words()}, as in the original"
+            )
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
     if odd:  # No refusal: a run that diverged may be looked at.
         errors.warn(
@@ -257,10 +258,9 @@ def assign(
             )
     for name in used:
         by_name[name].assign(np.asarray(tensors[name]))
+    unused, missing = tensors.keys() - by_name, by_name.keys() - tensors
     return LoadReport(
-        used=tuple(used),
-        unused=tuple(sorted(tensors.keys() - by_name.keys())),
-        missing=tuple(sorted(by_name.keys() - tensors.keys())),
+        tuple(used), tuple(sorted(unused)), tuple(sorted(missing))
     )
 
 

@@ -38,8 +38,6 @@ SHARES = {
 # Of Electric's generator.
 TOWERS = ("generator_ltr", "generator_rtl")
 
-_PARTS = ("EncoderConfig", "generator")
-
 # Of an ELECTRA, and of the original's generators if there is room for it.
 HEAD_WIDTH = 64
 
@@ -180,10 +178,10 @@ def encoder_config(
         line = errors.first_line(error)
         raise CheckpointError(f"{source}, scope {scope!r}: {line}") from None
     for name, value in said.items():
-        if (ours := getattr(config, name)) != value:
+        if (known := getattr(config, name)) != value:
             raise CheckpointError(
                 f"The settings of {source} say {name}={value!r}, but its "
-                f"tensors have {name}={ours!r}"
+                f"tensors have {name}={known!r}"
             )
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
     if not is_known and not is_usual:
@@ -210,7 +208,8 @@ def tower_config(
             "with tables of their own or without. Received: two that differ"
         )
     if any(name.startswith("cloze_predictions/") for name in tensors):
-        check_shapes(tensors, cloze_head_shapes(left), source)
+        head = masked_lm_head_shapes(left, "cloze_predictions", 2)
+        check_shapes(tensors, head, source)
     return left
 
 
@@ -243,8 +242,7 @@ def check_shapes(
             f"{source} lacks {len(missing)} tensor(s), such as {missing[0]}"
         )
     for name, shape in expected.items():
-        received = tuple(tensors[name].shape)
-        if received != tuple(shape):
+        if (received := tuple(tensors[name].shape)) != tuple(shape):
             raise CheckpointError(
                 f"{source}: {name} must have the shape {list(shape)}. "
                 f"Received: {list(received)}"
@@ -289,19 +287,17 @@ def any_sizes(num_layers: int, project: bool = True) -> configs.EncoderConfig:
     )
 
 
-def masked_lm_head_shapes(config: configs.EncoderConfig) -> Shapes:
-    """Names and shapes of the generator's head, above an encoder."""
-    return _lm_head_shapes("generator_predictions", config.hidden_size, config)
+def masked_lm_head_shapes(
+    config: configs.EncoderConfig,
+    name: str = "generator_predictions",
+    num_towers: int = 1,
+) -> Shapes:
+    """Names and shapes of a softmax head, above one encoder or two towers.
 
-
-def cloze_head_shapes(config: configs.EncoderConfig) -> Shapes:
-    """Names and shapes of Electric's head, above two such towers."""
-    return _lm_head_shapes("cloze_predictions", 2 * config.hidden_size, config)
-
-
-def _lm_head_shapes(name, input_size, config) -> Shapes:
-    width = config.embedding_size
-    shapes = _dense(f"{name}/dense", input_size, width)
+    Electric's head, above two, is called "cloze_predictions".
+    """
+    width = typing.cast(int, config.embedding_size)
+    shapes = _dense(f"{name}/dense", num_towers * config.hidden_size, width)
     shapes |= _layer_norm(name, width)
     return shapes | {f"{name}/output_bias": (config.vocab_size,)}
 
@@ -345,7 +341,9 @@ def require_same(
     """
     may_differ = []
     if "num_attention_heads" in checkpoint.assumed:
-        may_differ = [f"{x}.num_attention_heads" for x in _PARTS]
+        may_differ = [
+            f"{x}.num_attention_heads" for x in ("EncoderConfig", "generator")
+        ]
     here: dict[str, typing.Any] = {}
     there: dict[str, typing.Any] = {}
     way_out = "The model must have those of the checkpoint"
@@ -366,9 +364,8 @@ def require_same(
             if part != getattr(model.generator, size):
                 part = share(part, getattr(whole or model.encoder, size))
                 way_out += f", ElectraConfig.{name}={part}"
-        if has_tables(checkpoint.tensors, scope) and not (
-            model.untied_generator_embeddings or model.disentangled_embeddings
-        ):
+        own = model.untied_generator_embeddings or model.disentangled_embeddings
+        if has_tables(checkpoint.tensors, scope) and not own:
             here["ElectraConfig.untied_generator_embeddings"] = False
             there["ElectraConfig.untied_generator_embeddings"] = True
     validation.require_same(

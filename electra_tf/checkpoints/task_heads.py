@@ -16,18 +16,14 @@ from electra_tf.errors import CheckpointError
 from electra_tf.model import task_head
 from electra_tf.model.task_head import TaskHead
 
-# The original's only task with a label for each word, and ours like it.
+# The original's only task with a label for each word, and one like it here.
 _TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
 
 # What a head is in JSON, ...
-_FIELDS = {
-    "kind": str,
-    "task_name": str,
-    "labels": list[str],
-    "num_outputs": int,
-    "hidden_activation": str,
-    "options": dict,
-    "segment": int,
+_FIELDS: dict = {
+    **dict.fromkeys(("kind", "task_name", "hidden_activation"), str),
+    **dict.fromkeys(("num_outputs", "segment"), int),
+    **{"labels": list[str], "options": dict},
 }
 # ... and its options that are not those of `configs.QuestionAnsweringConfig`.
 OPTIONS = (

@@ -31,7 +31,7 @@ _LENGTH = 24
 
 
 class Difference(typing.NamedTuple):
-    """Two arrays of one output: the largest difference and value of ours."""
+    """Two arrays of one output: the largest difference and value."""
 
     output: str
     largest: float
@@ -59,14 +59,12 @@ def random_inputs(
     """
     random = np.random.default_rng(0)
     length = min(_LENGTH, config.max_position_embeddings)
-    shape = (_BATCH_SIZE, length)
+    shape, num_segments = (_BATCH_SIZE, length), config.type_vocab_size
     # The first row has no padding, the last one hardly a token.
     lengths = np.linspace(length, min(2, length), _BATCH_SIZE).astype(int)
-    positions = np.arange(length)
-    mask = positions < lengths[:, np.newaxis]
-    starts = np.outer(lengths, np.arange(1, config.type_vocab_size))
-    starts = starts[:, np.newaxis] // config.type_vocab_size
-    segments = np.sum(positions[:, np.newaxis] >= starts, axis=-1)
+    positions, lengths = np.arange(length), lengths[:, np.newaxis]
+    mask = positions < lengths
+    segments = np.minimum(positions * num_segments // lengths, num_segments - 1)
     if head is not None and head.kind == "tagging":
         segments = np.full(shape, head.segment_of_words())
     ids = random.integers(0, config.vocab_size, shape)
@@ -162,8 +160,8 @@ def _task_outputs(checkpoint, inputs, sequence) -> dict:
 
 
 def compare(
-    ours: Mapping[str, np.ndarray],
-    theirs: Mapping[str, np.ndarray],
+    computed: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
     input_mask: np.ndarray,
 ) -> list[Difference]:
     """Compares the outputs that both sides have, on real tokens.
@@ -174,30 +172,29 @@ def compare(
     Raises:
       CheckpointError: If they have none in common.
     """
-    common = sorted(set(ours) & set(theirs))
-    if not common:
-        raise CheckpointError(
-            f"Expected outputs such as {', '.join(sorted(ours))}. Received: "
-            f"{', '.join(sorted(theirs))}"
-        )
     differences = []
-    for name in common:
-        a, b = (np.asarray(x[name], np.float64) for x in (ours, theirs))
+    for name in sorted(computed.keys() & expected.keys()):
+        a, b = (np.asarray(x[name], np.float64) for x in (computed, expected))
         if a.shape[:2] == input_mask.shape:
             a, b = a[input_mask > 0], b[input_mask > 0]
         largest, magnitude = np.max(np.abs(a - b)), np.max(np.abs(a))
         differences.append(Difference(name, float(largest), float(magnitude)))
+    if not differences:
+        raise CheckpointError(
+            f"Expected outputs such as {', '.join(sorted(computed))}. Received:"
+            f" {', '.join(sorted(expected))}"
+        )
     return differences
 
 
 def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
     """A checkpoint whose networks have the `hidden_act` of another one's."""
-    changed = {
-        name: dataclasses.replace(ours, hidden_act=theirs.hidden_act)
-        for name in ("discriminator", "generator")
-        if (ours := getattr(checkpoint, name)) is not None
-        and (theirs := getattr(other, name)) is not None
-    }
+    changed = {}
+    for name in ("discriminator", "generator"):
+        config, there = getattr(checkpoint, name), getattr(other, name)
+        if config is not None and there is not None:
+            act = there.hidden_act
+            changed[name] = dataclasses.replace(config, hidden_act=act)
     return dataclasses.replace(checkpoint, **changed)
 
 
@@ -211,16 +208,16 @@ def unequal_tensors(
       in the first.
     """
 
-    def bits(tensor):
-        return tensor.dtype, tensor.shape, tensor.tobytes()
-
     unequal, absent = [], []
     for part in ("tensors", "optimizer"):
         there = getattr(read_again, part)
         for name, tensor in getattr(written, part).items():
             if name not in there:
                 absent.append(name)
-            elif bits(tensor) != bits(there[name]):
+                continue
+            other = there[name]
+            is_same = (tensor.dtype, tensor.shape) == (other.dtype, other.shape)
+            if not (is_same and tensor.tobytes() == other.tobytes()):
                 unequal.append(name)
     return unequal, absent
 
@@ -229,17 +226,16 @@ def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     """What was known before writing, and is not, or is otherwise, thereafter.
 
     Returns:
-      Such as "max_seq_length=128" or "scale=5.0 (there 1.0)": every field of
-      vocabulary and head, and what no shape tells of the encoders, but for
-      their activations, which outputs show.
+      Such as "max_seq_length=128": every field of vocabulary and head, and what
+      no shape tells of the encoders, but for their activations, which outputs
+      show.
     """
-    there, lost = _settings(read_again), []
-    for name, value in _settings(written).items():
-        other = there.get(name)
-        if value not in (None, other):
-            shown = "" if other is None else f" (there {reprlib.repr(other)})"
-            lost.append(f"{name}={reprlib.repr(value)}{shown}")
-    return lost
+    there = _settings(read_again)
+    return [
+        f"{name}={reprlib.repr(value)}"
+        for name, value in _settings(written).items()
+        if value not in (None, there.get(name))
+    ]
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:

@@ -199,10 +199,9 @@ def prepare(config: FinetuningConfig) -> RunPlan:
         of_rows,
     )
     for trial in map(plan.of_trial, plan.trials):
-        for line in optimization.schedule_remarks(
+        optimization.warn_of_schedule(
             trial.optimizer, trial.run.num_train_steps
-        ):
-            errors.warn(line)
+        )
     return plan
 
 

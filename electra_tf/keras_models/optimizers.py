@@ -176,8 +176,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         Args:
           num_train_steps: Where the rate reaches 0.
         """
-        for line in optimization.schedule_remarks(self.config, num_train_steps):
-            errors.warn(line)
+        optimization.warn_of_schedule(self.config, num_train_steps)
         self.schedule.num_train_steps = num_train_steps
         self.schedule.num_warmup_steps = self.config.warmup_steps(
             num_train_steps

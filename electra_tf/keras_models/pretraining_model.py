@@ -417,8 +417,7 @@ class PretrainingModel(encoder_lib.WholeModel):
                 "how many batches it has. Received: steps_per_epoch=None"
             )
         config = self._optimizer_config
-        for line in optimization.schedule_remarks(config, num_train_steps):
-            errors.warn(line)
+        optimization.warn_of_schedule(config, num_train_steps)
         with self.distribute_strategy.scope():
             optimizer = optimization.AdamWeightDecay(config, num_train_steps)
             optimizer.build(self.network.trainable_variables)

@@ -69,22 +69,6 @@ class Transformer:
     is_decoder: bool = False
     corrected: bool = False
 
-    @classmethod
-    def of(
-        cls, encoder: configs.EncoderConfig, max_seq_length: int, **options
-    ) -> "Transformer":
-        """The sizes of an encoder, on examples of a length."""
-        return cls(
-            hidden_size=encoder.hidden_size,
-            num_hidden_layers=encoder.num_hidden_layers,
-            max_seq_length=max_seq_length,
-            vocab_size=encoder.vocab_size,
-            embedding_size=encoder.embedding_size,
-            intermediate_size=encoder.intermediate_size,
-            num_attention_heads=encoder.num_attention_heads,
-            **options,
-        )
-
     @property
     def embedding_width(self) -> int:
         return self.embedding_size or self.hidden_size
@@ -284,9 +268,11 @@ def of_pretraining_step(networks: Sequence[Network], batch_size: int) -> float:
 
 def _flops(network: Network) -> float:
     """Forward pass of one example, as `Transformer` counts."""
-    model = Transformer.of(
-        network.encoder,
-        network.length,
+    sizes = dataclasses.asdict(network.encoder)
+    fields = [f.name for f in dataclasses.fields(Transformer)]
+    model = Transformer(
+        **{name: sizes[name] for name in fields if name in sizes},
+        max_seq_length=network.length,
         output_fraction=network.num_softmaxes / network.length,
         sparse_embed_lookup=True,
     )

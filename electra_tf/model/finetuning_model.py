@@ -146,11 +146,9 @@ class FinetuningModel(keras.Model):
             "task_outputs": task_outputs,
         }
         of_heads = [task_outputs.get(name, {}) for name in self.task_names]
-        if not all("loss" in of_head for of_head in of_heads):
+        if not all("loss" in head for head in of_heads):
             return outputs
-        task_losses = tf.stack(
-            [of_head["loss"] for of_head in of_heads], axis=-1
-        )
+        task_losses = tf.stack([head["loss"] for head in of_heads], axis=-1)
         task_id = features.get("task_id")
         if task_id is None:
             if len(task_outputs) > 1:

@@ -263,15 +263,13 @@ class MultiLabelHead(PooledHead):
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         logits = self.project(encoder_outputs, dropout_seed, features)
-        return {
-            "logits": logits,
-            "predictions": tf.cast(logits > 0.0, tf.int32),
-        }
+        predictions = tf.cast(logits > 0.0, tf.int32)
+        return {"logits": logits, "predictions": predictions}
 
     def loss(self, outputs, features):
+        labels = tf.cast(outputs["label_ids"], tf.float32)
         cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.cast(outputs["label_ids"], tf.float32),
-            logits=outputs["logits"],
+            labels, outputs["logits"]
         )
         return tf.reduce_mean(self.weighted(cross_entropy, features), axis=-1)
 
@@ -292,11 +290,8 @@ class RegressionHead(PooledHead):
     labels = ("targets",)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
-        return {
-            "predictions": self.project(
-                encoder_outputs, dropout_seed, features
-            )[:, 0]
-        }
+        numbers = self.project(encoder_outputs, dropout_seed, features)
+        return {"predictions": numbers[:, 0]}
 
     def loss(self, outputs, features):
         return tf.square(outputs["predictions"] - outputs["targets"])
@@ -386,9 +381,8 @@ class QuestionAnsweringHead(Head):
     def build(self, input_shape=None):
         width = self.hidden_size
         of_end = width if self.qa_hidden is None else QA_HIDDEN_SIZE
-        of_answerable = (
-            width if self.answerable_hidden is None else QA_HIDDEN_SIZE
-        )
+        hidden = self.answerable_hidden
+        of_answerable = width if hidden is None else QA_HIDDEN_SIZE
         for layer, input_size in (
             (self.start, width),
             (self.qa_hidden, 2 * width),
@@ -426,14 +420,12 @@ class QuestionAnsweringHead(Head):
         bias = (1.0 - tf.cast(allowed, tf.float32)) * DISALLOWED_LOGIT
 
         start_logits = _logit(self.start, hidden) + bias
-        outputs = {
-            "start_top_log_probs": tf.zeros([batch_size, beam_size]),
-            "start_top_index": tf.zeros([batch_size, beam_size], tf.int32),
-            "end_top_log_probs": tf.zeros([batch_size, beam_size, beam_size]),
-            "end_top_index": tf.zeros(
-                [batch_size, beam_size, beam_size], tf.int32
-            ),
-        }
+        shapes = {"start": [batch_size, beam_size]}
+        shapes["end"] = [batch_size, beam_size, beam_size]
+        outputs = {}
+        for name, shape in shapes.items():
+            outputs[f"{name}_top_log_probs"] = tf.zeros(shape)
+            outputs[f"{name}_top_index"] = tf.zeros(shape, tf.int32)
         if not config.joint_prediction:
             end_logits = _logit(self.end, hidden) + bias
         else:
@@ -499,13 +491,10 @@ class QuestionAnsweringHead(Head):
         )
         if self.answerable is not None:
             is_impossible = self.feature(features, "is_impossible")
-            loss += (
-                self.config.answerable_weight
-                * tf.nn.sigmoid_cross_entropy_with_logits(
-                    labels=tf.cast(is_impossible, tf.float32),
-                    logits=outputs["answerable_logit"],
-                )
+            cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
+                tf.cast(is_impossible, tf.float32), outputs["answerable_logit"]
             )
+            loss += self.config.answerable_weight * cross_entropy
         return loss
 
     def metric_sums(self, outputs, weights):

@@ -118,15 +118,6 @@ class TaskHead:
             return None
         return windows.Windows(max_seq_length, **options)
 
-    def notes(self) -> list[str]:
-        """What is taken for granted, as nothing says it."""
-        if self.kind != "tagging" or self.segment is not None:
-            return []
-        return [
-            "nothing says in which segment the tagger reads its words: taken "
-            f"as {TAGGING_SEGMENT}, as in the original"
-        ]
-
     def segment_of_words(self) -> int:
         """The segment of a tagger's words, said or taken for granted."""
         return TAGGING_SEGMENT if self.segment is None else self.segment

@@ -89,7 +89,8 @@ class Cut(typing.NamedTuple):
 def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
     """Windows of single texts <int32>[B, T]; one for a text that fits."""
     input_ids, input_mask = features["input_ids"], features["input_mask"]
-    num_texts, longest = _sizes(input_ids)
+    sizes, known = tf.unstack(tf.shape(input_ids)), input_ids.shape
+    num_texts, longest = (k or s for k, s in zip(known, sizes, strict=True))
     stride, length = windows.stride, tf.minimum(longest, windows.max_seq_length)
     num_tokens = tf.reduce_sum(input_mask, axis=-1)
     more = tf.maximum(0, longest - windows.max_seq_length)
@@ -174,13 +175,3 @@ def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
     ones = [1] * (len(values.shape) - 1)
     weight = tf.reshape(of.weight, [-1, *ones])
     return tf.math.divide_no_nan(of_texts(values * weight), of_texts(weight))
-
-
-def _sizes(tensor: tf.Tensor) -> list:
-    """The two dimensions of a matrix, as numbers where they are known."""
-    return [
-        size if known is None else known
-        for size, known in zip(
-            tf.unstack(tf.shape(tensor)), tensor.shape, strict=True
-        )
-    ]

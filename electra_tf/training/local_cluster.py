@@ -7,10 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 # A worker that saves because it was told to may take this long before the
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
@@ -64,29 +62,16 @@ def run(num_workers: int, command: Sequence[str]) -> int:
 
     Raises:
       ValueError: If the command cannot be run.
-      OSError: If what the workers wrote could not be passed on, once they have
-        saved and left.
     """
     processes: list[subprocess.Popen] = []
-    threads: list[threading.Thread] = []
+    writers: list[subprocess.Popen] = []
     told: list[int] = []
-    unwritten: list[OSError] = []
 
     def tell(number: int, *_) -> None:
         told.append(number)
         for process in processes:
             if process.poll() is None:
                 process.send_signal(number)
-
-    def pass_on(index: int, source, target) -> None:
-        for line in source:
-            if unwritten:  # Read on: a full pipe would hold a worker up.
-                continue
-            try:
-                target.write(f"[{index}] {line}")
-                target.flush()
-            except OSError as error:
-                unwritten.append(error)
 
     # Before there is a process that would be left alone.
     previous = {
@@ -100,30 +85,36 @@ def run(num_workers: int, command: Sequence[str]) -> int:
             processes.append(process)
             if told:
                 process.send_signal(told[-1])
-            for streams in (
-                (process.stdout, sys.stdout),
-                (process.stderr, sys.stderr),
-            ):
-                threads.append(
-                    threading.Thread(
-                        target=pass_on, args=(index, *streams), daemon=True
-                    )
-                )
-                threads[-1].start()
-        code = _wait(processes, tell, unwritten)
+            writers += _writers(index, process)
+        code = _wait(processes, tell)
         # A command may leave processes behind that keep its output open.
         deadline = time.monotonic() + _GRACE_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for writer in writers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                writer.wait(max(0.0, deadline - time.monotonic()))
+            writer.kill()
     except ValueError:
         tell(signal.SIGKILL)
         raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if unwritten:
-        raise unwritten[0]
     return code
+
+
+def _writers(
+    index: int, process: subprocess.Popen
+) -> Iterator[subprocess.Popen]:
+    """Put the number of a worker before the lines that it writes."""
+    for source, target in ((process.stdout, 1), (process.stderr, 2)):
+        yield subprocess.Popen(
+            ["sed", "--unbuffered", f"s/^/[{index}] /"],
+            stdin=source,
+            stdout=target,
+            start_new_session=True,
+        )
+        assert source is not None
+        source.close()  # Who writes is told when nobody reads.
 
 
 def _start(command: Sequence[str], tf_config: str) -> subprocess.Popen:
@@ -133,8 +124,6 @@ def _start(command: Sequence[str], tf_config: str) -> subprocess.Popen:
             env=os.environ | {"TF_CONFIG": tf_config},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             # Ctrl-C on the terminal comes from here, once.
             start_new_session=True,
             preexec_fn=_end_with_parent,
@@ -145,16 +134,15 @@ def _start(command: Sequence[str], tf_config: str) -> subprocess.Popen:
         ) from None
 
 
-def _wait(processes, tell, unwritten) -> int:
+def _wait(processes, tell) -> int:
     """Waits for all, and stops them after the first error; the exit code."""
     code, deadline = 0, float("inf")
     numbers = [signal.SIGTERM, signal.SIGKILL]
     while True:
         is_over = all(process.poll() is not None for process in processes)
         failed = [process.returncode for process in processes if process.poll()]
-        if (failed or unwritten) and deadline == float("inf"):
-            code = failed[0] if failed else 1
-            deadline = time.monotonic() + _GRACE_SECONDS * bool(failed)
+        if failed and deadline == float("inf"):
+            code, deadline = failed[0], time.monotonic() + _GRACE_SECONDS
         if is_over:
             return 128 - code if code < 0 else code
         if time.monotonic() > deadline:

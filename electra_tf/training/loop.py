@@ -138,6 +138,9 @@ class _Looks:
         self.live_metrics = live_metrics
         self.watch = watch
         self.is_chief = replicas.is_chief(engine.strategy)
+        self.log_file = os.path.join(
+            self.run.model_dir, model_directory.METRICS_FILE
+        )
         self._has_begun = False
         self._first_loss: float | None = None
         self._said: set[str] = set()
@@ -181,17 +184,14 @@ class _Looks:
         shown["examples/s"] = speed
         self.line.update(step, progress.format_metrics(shown))
         self._log(step, "train", metrics)
-        self.train_summaries.write(
-            step,
-            metrics | {"steps_per_second": speed / self.engine.batch_size},
-        )
+        steps_per_second = speed / self.engine.batch_size
+        metrics = metrics | {"steps_per_second": steps_per_second}
+        self.train_summaries.write(step, metrics)
 
     def _refuse_loss(self, step: int, loss: float) -> None:
         if self._first_loss is None:
-            path = os.path.join(
-                self.run.model_dir, model_directory.METRICS_FILE
-            )
-            losses = [r.get("total_loss") for r in metrics_log.read(path)]
+            log = metrics_log.read(self.log_file)
+            losses = (record.get("total_loss") for record in log)
             self._first_loss = next(filter(None, losses), loss)
         bound = self.run.max_loss_growth * max(1.0, self._first_loss)
         if math.isfinite(loss) and (loss <= bound or not bound):
@@ -238,9 +238,10 @@ class _Looks:
         """Whether so many evaluations, the last ones, were not better."""
         if not patience:
             return False
-        path = os.path.join(self.run.model_dir, model_directory.METRICS_FILE)
         step = int(self.engine.global_step.numpy())
-        before = [r for r in metrics_log.read(path) if r["step"] <= step]
+        before = [
+            r for r in metrics_log.read(self.log_file) if r["step"] <= step
+        ]
         _, num_since = metrics_log.best_evaluation(
             before, self.run.keep_best_metric
         )
@@ -272,9 +273,9 @@ class _Looks:
     def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
         self.log.write(step, split, metrics)
-        advices = self.watch(step, metrics) if self.watch else {}
-        for name, advice in advices.items():
-            self._say_once(name, f"step {step}: {advice}")
+        if self.watch:
+            for name, advice in self.watch(step, metrics).items():
+                self._say_once(name, f"step {step}: {advice}")
 
     def _say_once(self, name: str, message: str) -> None:
         if name not in self._said:

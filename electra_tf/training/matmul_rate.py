@@ -14,88 +14,66 @@ import tensorflow as tf
 
 from electra_tf.command_line.fastest import num_cores
 
-# Products of a CPU: 512 to 2048 differ by a twentieth.
-_CPU_SQUARE = (1024, 1024, 1024)
 # The best of some short series, with pauses: a core that has just been woken,
 # or that others have heated, is slower for a while.
 _NUM_SERIES, _SECONDS, _PAUSE = 5, 0.1, 0.1
 
 
-class MatmulRate:
-    """Times products [m, k] x [k, n], some at once.
+def measure(
+    size: int,
+    repeats: int,
+    dtype: str = "float32",
+    strategy: tf.distribute.Strategy | None = None,
+    num_chains: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> Callable[[], float]:
+    """What times matrix products of squares.
 
     Args:
-      shape: (m, k, n).
-      repeats: Products at once.
+      size: Of a square.
+      repeats: Products of a chain, one after the other.
       dtype: Of the products.
       strategy: Of the replicas, each of which does all products; None for one
         device.
-      num_chains: Sequences of that many products side by side, which share
-        nothing.
+      num_chains: Side by side, which share nothing.
+      clock: In seconds.
+
+    Returns:
+      A function; it returns floating-point operations in a second of the
+      clock, of all replicas together.
     """
+    strategy = strategy or tf.distribute.get_strategy()
+    flops = num_chains * repeats * 2.0 * size**3 * strategy.num_replicas_in_sync
 
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        repeats: int,
-        dtype: str = "float32",
-        strategy: tf.distribute.Strategy | None = None,
-        num_chains: int = 1,
-    ):
-        m, k, n = shape
-        strategy = strategy or tf.distribute.get_strategy()
-        self._strategy = strategy
-        self._flops = num_chains * repeats * 2 * m * k * n
-        self._flops *= strategy.num_replicas_in_sync
+    def chain(value):
+        left = tf.fill([size, size], tf.cast(value, dtype))
+        right = tf.fill([size, size], tf.cast(1 / size, dtype))
+        # Each follows from the one before, or it would be computed only once.
+        return tf.while_loop(
+            lambda index, _: index < repeats,
+            lambda index, left: (index + 1, tf.matmul(left, right)),
+            [0, left],
+        )[1][0, 0]
 
-        def products(value):
-            # Of other numbers each, or all would be computed once.
-            return tf.add_n(
-                [chain(c * value) for c in range(1, num_chains + 1)]
-            )
+    def products(value):
+        # Of other numbers each, or all would be computed once.
+        return tf.add_n([chain(c * value) for c in range(1, num_chains + 1)])
 
-        def chain(value):
-            left = tf.fill([m, k], tf.cast(value, dtype))
-            right = tf.fill([k, n], tf.cast(1 / k, dtype))
+    # The value is an argument: products of constants are computed before the
+    # graph runs.
+    run = tf.function(
+        lambda value: strategy.run(products, args=(value,)), autograph=False
+    )
 
-            # Each follows from the one before, or it would be computed only
-            # once.
-            def multiply(index, left, total):
-                product = tf.matmul(left, right)
-                total += product[0, 0]
-                left = product if m == k == n else left + total * 0.0
-                return index + 1, left, total
-
-            _, left, total = tf.while_loop(
-                lambda index, *_: index < repeats,
-                multiply,
-                [0, left, tf.zeros([], dtype)],
-            )
-            return left[0, 0] + total
-
-        # The value is an argument: products of constants are computed before
-        # the graph runs. A square of this one is the same again.
-        self._run = tf.function(
-            lambda value: strategy.run(products, args=(value,)),
-            autograph=False,
-        )
-        self._value = tf.constant(1 / k)
-        self.measure()  # The first time takes longer.
-
-    def measure(self) -> float:
-        """Floating-point operations in a second, of all replicas together."""
-        return self._flops / self._time(time.perf_counter)
-
-    def measure_by_cpu(self) -> float:
-        """Floating-point operations in a CPU second."""
-        return self._flops / self._time(time.process_time)
-
-    def _time(self, clock: Callable[[], float]) -> float:
+    def rate() -> float:
         start = clock()
-        results = self._run(self._value)
-        for result in self._strategy.experimental_local_results(results):
+        results = run(tf.constant(1 / size))
+        for result in strategy.experimental_local_results(results):
             result.numpy()
-        return clock() - start
+        return flops / (clock() - start)
+
+    rate()  # The first time takes longer.
+    return rate
 
 
 def of_strategy(strategy: tf.distribute.Strategy) -> float:
@@ -112,8 +90,8 @@ def of_strategy(strategy: tf.distribute.Strategy) -> float:
     if "CPU" in devices[0]:
         num_workers = strategy.num_replicas_in_sync // len(devices)
         return num_workers * of_cpus(dtype)
-    rate = MatmulRate((8192, 8192, 8192), 8, dtype, strategy)
-    return max(rate.measure() for _ in range(3))
+    rate = measure(8192, 8, dtype, strategy, clock=time.perf_counter)
+    return max(rate() for _ in range(3))
 
 
 def of_cpus(dtype: str = "float32") -> float:
@@ -130,12 +108,13 @@ def of_cpus(dtype: str = "float32") -> float:
     for _ in range(_NUM_SERIES):
         end = time.perf_counter() + _SECONDS
         while time.perf_counter() < end:
-            best = max(best, rate.measure_by_cpu())
+            best = max(best, rate())
         time.sleep(_PAUSE)
     return num_cores() * best
 
 
 @functools.cache
-def _rate_of_cores(num_chains: int, dtype: str) -> MatmulRate:
+def _rate_of_cores(num_chains: int, dtype: str) -> Callable[[], float]:
     """A chain a core: one alone would leave most of them cold."""
-    return MatmulRate(_CPU_SQUARE, 2, dtype, None, num_chains)
+    # Squares of 512 to 2048 differ by a twentieth.
+    return measure(1024, 2, dtype, num_chains=num_chains)

@@ -161,10 +161,10 @@ def refuse_layerwise_rates(config: configs.OptimizerConfig) -> None:
         )
 
 
-def schedule_remarks(
+def warn_of_schedule(
     optimizer: configs.OptimizerConfig, num_train_steps: int
-) -> list[str]:
-    """A line where the schedule does not fit the length of the training.
+) -> None:
+    """Warns of a schedule that does not fit the length of the training.
 
     The first step's rate is 0, as in the original.
 
@@ -178,17 +178,17 @@ def schedule_remarks(
     warmup = optimizer.warmup_steps(num_train_steps)
     decay = optimizer.decay_steps(num_train_steps) or 0
     if num_train_steps == 1 and warmup:
-        return [
+        errors.warn(
             "a training of one step learns nothing, as a warm-up begins with "
             "the learning rate 0: take more steps"
-        ]
-    if num_train_steps > warmup and num_train_steps >= warmup + decay:
-        return []
-    return [
-        f"a warm-up of {warmup:g} and a decay of {decay:g} steps leave nothing "
-        f"of {num_train_steps} steps, so that the learning rate never reaches "
-        "its peak: see OptimizerConfig.num_warmup_steps and warmup_proportion"
-    ]
+        )
+    elif num_train_steps < warmup + decay or num_train_steps <= warmup:
+        errors.warn(
+            f"a warm-up of {warmup:g} and a decay of {decay:g} steps leave "
+            f"nothing of {num_train_steps} steps, so that the learning rate "
+            "never reaches its peak: see OptimizerConfig.num_warmup_steps and "
+            "warmup_proportion"
+        )
 
 
 def skipped_remark(num_skipped: float, num_steps: int) -> str | None:
@@ -223,27 +223,26 @@ class LossScale:
     STEPS_TO_GROW = 2000
 
     def __init__(self):
-        def variable(value, dtype, name):
-            return tf.Variable(
+        self.scale, self.num_finite, self.skipped = (
+            tf.Variable(
                 value,
                 trainable=False,
                 dtype=dtype,
                 name=name,
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )
-
-        self.scale = variable(self.INITIAL, tf.float32, "scale")
-        self.num_finite = variable(0, tf.int64, "num_finite")
-        self.skipped = variable(0, tf.int64, "skipped")
+            for value, dtype, name in (
+                (self.INITIAL, tf.float32, "scale"),
+                (0, tf.int64, "num_finite"),
+                (0, tf.int64, "skipped"),
+            )
+        )
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
         """What a checkpoint needs."""
-        return {
-            "scale": self.scale,
-            "num_finite": self.num_finite,
-            "skipped": self.skipped,
-        }
+        names = ("scale", "num_finite", "skipped")
+        return {name: getattr(self, name) for name in names}
 
     def go_on(self, values: Mapping[str, np.ndarray]) -> bool:
         """Goes on with another run's; returns whether all of it was there.
@@ -359,12 +358,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def slots(self) -> dict[str, keras.Variable]:
         """Slot name, as in the original's checkpoints -> slot."""
-        slots = {}
-        for path, m, v in zip(
-            self._variable_paths, self.adam_m, self.adam_v, strict=True
-        ):
-            slots[f"{path}/adam_m"] = m
-            slots[f"{path}/adam_v"] = v
+        slots: dict[str, keras.Variable] = {}
+        moments = (self.adam_m, self.adam_v)
+        for path, m, v in zip(self._variable_paths, *moments, strict=True):
+            slots |= {f"{path}/adam_m": m, f"{path}/adam_v": v}
         return slots
 
     def go_on(self, iterations: int, slots: Mapping[str, np.ndarray]) -> int:
@@ -462,11 +459,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         scale = self.scales.get(path, 1.0)
         if encoder.is_of_word_embeddings(path):
             scale *= self.config.embeddings_lr_scale
-        return _Kind(
-            scale,
-            not NOT_DECAYED.search(path),
-            size >= _LARGE,
-        )
+        return _Kind(scale, not NOT_DECAYED.search(path), size >= _LARGE)
 
     def _update_together(
         self,
@@ -523,26 +516,16 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         rate = tf.cast(learning_rate, tf.float32) * kind.scale
         if config.optimizer == "lamb":
             updated = _lamb(
-                variable,
-                m,
-                v,
-                gradient,
-                rate,
-                self.iterations + 1,
+                *(variable, m, v, gradient, rate, self.iterations + 1),
                 kind.is_decayed,
                 config,
             )
         else:
+            decay = config.weight_decay_rate if kind.is_decayed else 0.0
             updated = _adam(
-                variable,
-                m,
-                v,
-                gradient,
-                rate,
-                config.beta_1,
-                config.beta_2,
-                config.epsilon,
-                max(0.0, config.weight_decay_rate) if kind.is_decayed else 0.0,
+                *(variable, m, v, gradient, rate),
+                *(config.beta_1, config.beta_2, config.epsilon),
+                max(0.0, decay),
                 compiles=kind.is_large,
             )
         if not self.skips_non_finite_updates:

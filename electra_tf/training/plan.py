@@ -96,14 +96,9 @@ def this_cpu(precision: str) -> Hardware:
     # TensorFlow is imported only where something is measured.
     from electra_tf.training import matmul_rate
 
-    return Hardware(
-        "this CPU, measured",
-        matmul_rate.of_cpus(precision.removeprefix("mixed_")),
-        precision,
-        0.0,
-        10e9,
-        CPU_MFU,
-    )
+    peak = matmul_rate.of_cpus(precision.removeprefix("mixed_"))
+    name = "this CPU, measured"
+    return Hardware(name, peak, precision, 0.0, 10 * _GB, CPU_MFU)
 
 
 def devices(
@@ -134,9 +129,7 @@ def devices(
         else _device(name, dtype_policy)
         for name in names or HARDWARE
     ]
-    if mfu is None:
-        return chosen
-    return [dataclasses.replace(device, mfu=mfu) for device in chosen]
+    return [dataclasses.replace(d, mfu=mfu or d.mfu) for d in chosen]
 
 
 def _device(key: str, dtype_policy: str) -> Hardware:
@@ -209,9 +202,8 @@ def plan(
     # A ring sends and receives the gradients nearly twice.
     sent = 2 * width * trained * (num_devices - 1) / num_devices
     per_step = batch_size * float(costs.of_training_example(networks))
-    computing = per_step / (num_devices * hardware.peak * hardware.mfu)
-    talking = sent / hardware.link if sent else 0.0
-    seconds = computing + talking
+    seconds = per_step / (num_devices * hardware.peak * hardware.mfu)
+    seconds += sent / hardware.link if sent else 0.0
     steps = config.run.num_train_steps
     return Plan(
         num_parameters=parameters,
@@ -241,32 +233,24 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
       num_devices: Of each.
     """
     first = rows[0][1]
-    batch_size = config.data.train_batch_size
-    length, steps = config.model.max_seq_length, config.run.num_train_steps
     lines = [
         f"{first.num_parameters / 1e6:.1f} M parameters, "
-        f"{steps} steps of {batch_size} examples of {length} tokens",
+        f"{config.run.num_train_steps} steps of {config.data.train_batch_size} "
+        f"examples of {config.model.max_seq_length} tokens",
         f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
         f"{first.flops_of_run:.3g} the run",
-    ]
-    lines.append(
         f"\n{'device':22}{'dtype':>15}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"
-        f"{'at once':>9}{'sent GB':>9}{'s/step':>9}{'days':>9}"
-    )
+        f"{'at once':>9}{'sent GB':>9}{'s/step':>9}{'days':>9}",
+    ]
     for hardware, predicted in rows:
-        total = sum(predicted.memory.values())
-        at_once = f"{predicted.micro_batch_size}" if predicted.fits else "none"
-        parts = "".join(
-            f"{part / _GB:>{width}.2f}"
-            for part, width in zip(
-                predicted.memory.values(), (9, 7, 7, 8), strict=True
-            )
-        )
+        memory = [part / _GB for part in predicted.memory.values()]
+        at_once = predicted.micro_batch_size if predicted.fits else "none"
         lines.append(
             f"{hardware.name:22}{hardware.precision:>15}{num_devices:>7}"
-            f"{hardware.peak / 1e12:>9.4g}"
-            f"{hardware.mfu:>6.0%}{parts}{total / _GB:>8.2f}{at_once:>9}"
+            f"{hardware.peak / 1e12:>9.4g}{hardware.mfu:>6.0%}"
+            "{:>9.2f}{:>7.2f}{:>7.2f}{:>8.2f}".format(*memory)
+            + f"{sum(memory):>8.2f}{at_once:>9}"
             f"{predicted.all_reduce_bytes / _GB:>9.3g}"
             f"{predicted.seconds_per_step:>9.3g}{predicted.days:>9.3g}"
         )

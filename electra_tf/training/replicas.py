@@ -95,8 +95,9 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             raise ValueError("without GPUs take 'one_device'")
         if num_gpus > 1:
             raise ValueError("one_device is for no more than one GPU")
-        kind = "GPU" if num_gpus else "CPU"
-        return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
+        return tf.distribute.OneDeviceStrategy(
+            "device:GPU:0" if num_gpus else "device:CPU:0"
+        )
     except errors.ConfigError:
         raise
     # Of what TF_CONFIG holds TensorFlow makes any of them.

@@ -32,9 +32,8 @@ def checkpointed_variables(
         "model": {v.path: v.value for v in model.variables}
     }
     if optimizer is not None:
-        parts["optimizer"] = {
-            name: slot.value for name, slot in optimizer.slots().items()
-        }
+        slots = optimizer.slots().items()
+        parts["optimizer"] = {name: slot.value for name, slot in slots}
         parts["iterations"] = optimizer.iterations.value
     if global_step is not None:
         parts["global_step"] = global_step
@@ -99,12 +98,8 @@ def checkpoints_of(model_dir: str) -> list[str]:
     named = state.all_model_checkpoint_paths if state else []
     pattern = os.path.join(model_dir, f"{model_directory.CHECKPOINT_NAME}-*")
     indexed = tf.io.gfile.glob(f"{pattern}.index")
-    names = [os.path.basename(path) for path in (*named, *indexed)]
-    steps = {
-        int(found[1])
-        for name in names
-        if (found := re.search(r"-(\d+)(\.index)?$", name))
-    }
+    matches = (re.search(r"-(\d+)(\.index)?$", p) for p in (*named, *indexed))
+    steps = {int(match[1]) for match in matches if match}
     return [f"{pattern[:-1]}{step}" for step in sorted(steps, reverse=True)]
 
 
@@ -149,10 +144,8 @@ class Checkpoints:
         self.is_chief = replicas.is_chief(engine.strategy)
         self.global_step = engine.global_step
         self.checkpoint = checkpointed_variables(
-            engine.model,
-            engine.optimizer,
-            engine.global_step,
-            engine.loss_scale,
+            *(engine.model, engine.optimizer),
+            *(engine.global_step, engine.loss_scale),
         )
         # The folder is one of this machine, whosever the devices are.
         here = "/job:localhost" if replicas.has_other_host(self.run) else None
@@ -166,25 +159,22 @@ class Checkpoints:
         )
         self._saved_step: int | None = None
         if self.is_chief:
-            best_dir = os.path.join(
-                self.run.model_dir, model_directory.BEST_DIR
-            )
+            model_dir = self.run.model_dir
+            best_dir = os.path.join(model_dir, model_directory.BEST_DIR)
             self._best_results = os.path.join(
                 best_dir, model_directory.EVAL_RESULTS_FILE
             )
             checkpoint_state(best_dir)  # Refuses what is damaged.
-            self._manager = self._make_manager(
-                self.run.model_dir, self.run.keep_checkpoint_max or None
+            keep = self.run.keep_checkpoint_max or None
+            self._manager, self._best_manager = (
+                tf.train.CheckpointManager(
+                    self.checkpoint,
+                    folder,
+                    max_to_keep=number,
+                    checkpoint_name=model_directory.CHECKPOINT_NAME,
+                )
+                for folder, number in ((model_dir, keep), (best_dir, 1))
             )
-            self._best_manager = self._make_manager(best_dir, 1)
-
-    def _make_manager(self, folder: str, max_to_keep: int | None):
-        return tf.train.CheckpointManager(
-            self.checkpoint,
-            folder,
-            max_to_keep=max_to_keep,
-            checkpoint_name=model_directory.CHECKPOINT_NAME,
-        )
 
     def restore(self) -> None:
         """Goes on from the newest checkpoint that is whole, if there is one.

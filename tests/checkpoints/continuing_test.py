@@ -118,37 +118,6 @@ def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
     assert "step     7, 164 of 164 optimizer slots" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("has_scale", [True, False])
-def test_going_on_in_float16_keeps_loss_scale_and_updates(
-    folder, tmp_path, has_scale
-):
-    """Of 7 steps two were not taken, and each has halved the scale."""
-    values = {"scale": 2.0**13, "num_finite": 3, "skipped": 2}
-    types = {"scale": np.float32, "num_finite": np.int64, "skipped": np.int64}
-    first = models.pretrained(slots=True, iterations=5)
-    if has_scale:
-        scale = {n: types[n](value) for n, value in values.items()}
-        first = dataclasses.replace(first, loss_scale=scale)
-    electra_tf_format.write(first, str(tmp_path / "first"))
-    config = make_config(
-        folder,
-        tmp_path / "second",
-        tmp_path / "first",
-        keep_global_step=True,
-        run={"num_train_steps": 8},
-    )
-    loss_scale = optimization.LossScale()
-    with notices.heard() as said:
-        _, optimizer, step = start(config, loss_scale)
-    assert (int(step), int(optimizer.iterations)) == (7, 5)
-    assert float(optimizer.learning_rate) == pytest.approx(3e-3 / 8)
-    anew = "the loss scale begins anew, at 32768: the checkpoint has none"
-    assert (anew in said) != has_scale
-    found = {n: v.numpy() for n, v in loss_scale.variables.items()}
-    begun = {"scale": 2.0**15, "num_finite": 0, "skipped": 0}
-    assert found == (values if has_scale else begun)
-
-
 @pytest.mark.dear
 def test_a_run_goes_on_in_another_folder_as_in_its_own(folder, tmp_path):
     """In float16, whose first steps are not taken: the scaled loss is infinite.
@@ -200,27 +169,6 @@ def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "used     43: discriminator_predictions (4), electra (39)" in out
     assert "missing  39: generator (34), generator_predictions (5)" in out
-
-
-def test_a_unigram_generator_draws_by_the_records_of_the_run(
-    folder, tmp_path, capsys
-):
-    frequencies = np.full(len(helpers.VOCAB), -3.0, np.float32)
-    theirs = models.pretrained()
-    tensors = theirs.tensors | {"unigram_log_probs": frequencies}
-    electra_tf_format.write(
-        dataclasses.replace(theirs, tensors=tensors), str(tmp_path / "theirs")
-    )
-    config = make_config(
-        folder,
-        tmp_path / "model",
-        tmp_path / "theirs",
-        model=helpers.electra_config(unigram_generator=True),
-    )
-    model, *_ = start(config)
-    assert not np.any(model.unigram_log_probs.numpy())
-    out = capsys.readouterr().out
-    assert "unigram_log_probs" in out and "missing  0\n" in out
 
 
 @pytest.mark.parametrize("is_theirs", [True, False])
@@ -337,8 +285,9 @@ def test_two_stages(folder, tmp_path):
             )
 
 
-@pytest.mark.parametrize("name", ["init", "init_generator"])
-@pytest.mark.parametrize("untied", [False, True])
+@pytest.mark.parametrize(
+    ("untied", "name"), [(False, "init"), (True, "init_generator")]
+)
 def test_the_generator_of_a_joint_run_is_its_generator(
     folder, tmp_path, untied, name
 ):
@@ -381,42 +330,12 @@ def test_what_a_run_should_know_is_told(folder, tmp_path):
     assert "are others there, such as 'other' for 'wo' with the id 19" in line
 
 
-@pytest.mark.parametrize("name", ["init", "init_generator"])
-def test_a_run_that_was_killed_over_its_first_checkpoint_starts_as_it_did(
-    folder, tmp_path, name, capsys
-):
-    init = {"init_checkpoint": "", f"{name}_checkpoint": str(folder / "gen")}
-    helpers.write_pretrained(
-        folder / "gen", EQUALLY_WIDE, electra_objective=False
-    )
-    config = make_config(folder, tmp_path, model=TWO_STAGE, **init)
-    expected, *_ = start(config)
-    said = capsys.readouterr().out
-    assert str(folder / "gen") in said
-    tf.train.Checkpoint(x=tf.Variable(1.0)).write(
-        str(tmp_path / "model.ckpt-3")
-    )
-    index = tmp_path / "model.ckpt-3.index"
-    content = index.read_bytes()
-    index.write_bytes(b"")
-    found, *_ = start(config)
-    for ours, theirs in zip(found.variables, expected.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-    assert capsys.readouterr().out == said
-    index.write_bytes(content)
-    start(config)
-    assert capsys.readouterr().out == ""
-
-
-ELECTRIC = {"electra_objective": False, "electric_objective": True}
-
-
 @pytest.mark.parametrize(
     ("first", "changes", "messages"),
     [
         (
             # Every size that differs is named.
-            None,
+            "original",
             {
                 "model": helpers.electra_config(
                     helpers.encoder_config(
@@ -434,33 +353,20 @@ ELECTRIC = {"electra_objective": False, "electric_objective": True}
             ),
         ),
         (
-            lambda path: helpers.write_pretrained(path, **ELECTRIC),
-            {
-                "model": helpers.electra_config(
-                    generator_hidden_size=1.0, **ELECTRIC
-                )
-            },
-            ("generator.hidden_size=8 (was 4)", "generator_hidden_size=0.5"),
-        ),
-        (
-            lambda path: huggingface.write(models.pretrained(), str(path)),
+            "huggingface",
             {"keep_global_step": True},
             ("keep_global_step needs a checkpoint that says its step.",),
         ),
         (
-            None,
+            "original",
             {"keep_global_step": True},
             (", 7, with keep_global_step. Received: num_train_steps=1",),
         ),
     ],
-    ids=["sizes", "towers", "no_step", "step"],
+    ids=["sizes", "no_step", "step"],
 )
 def test_refuses_what_does_not_fit(folder, tmp_path, first, changes, messages):
-    path = folder / "original"
-    if first is not None:
-        path = tmp_path / "first"
-        first(path)
-    config = make_config(folder, tmp_path / "model", path, **changes)
+    config = make_config(folder, tmp_path / "model", first, **changes)
     with pytest.raises(errors.ConfigError) as caught:
         start(config)
     assert all(message in str(caught.value) for message in messages)

@@ -59,15 +59,6 @@ def test_unfolding_is_the_inverse(run):
         )
 
 
-def test_tables_of_a_generator_alone_are_not_dropped_in_silence(run):
-    shared = disentangled.fold(reading.read_checkpoint(run[0]).tensors)
-    place = f"generator/{disentangled.TABLES[1]}"
-    tensors = shared | {place: shared[place] + 1.0}
-    unfolded = disentangled.unfold(tensors)
-    # Whoever reads them is told that the model has no place for it.
-    assert set(unfolded) - set(disentangled.unfold(shared)) == {place}
-
-
 def test_the_original_has_no_such_generator(run, tmp_path):
     checkpoint = reading.read_checkpoint(run[0])
     with pytest.raises(CheckpointError, match="generator"):
@@ -75,12 +66,3 @@ def test_the_original_has_no_such_generator(run, tmp_path):
     original.write(checkpoint.encoder_only(), str(tmp_path))
     found = reading.read_checkpoint(tmp_path).tensors[disentangled.WORDS]
     np.testing.assert_array_equal(found, checkpoint.tensors[disentangled.WORDS])
-
-
-def test_a_generator_alone_has_the_table_of_both():
-    tables = {f"generator/{n}": np.ones(3) for n in disentangled.TABLES}
-    unfolded = disentangled.unfold({"generator/a": np.ones(2)} | tables)
-    expected = {f"electra/{name}" for name in disentangled.TABLES}
-    assert set(unfolded) == {"generator/a"} | expected
-    place = f"generator/{disentangled.TABLES[0]}"
-    assert unfolded[disentangled.WORDS] is tables[place]

@@ -36,14 +36,13 @@ def random_tensors(shapes, seed=0) -> dict[str, np.ndarray]:
     }
 
 
-def encoder_alone(tokens=None, scope="electra", **changes) -> Checkpoint:
+def encoder_alone(tokens=None, **changes) -> Checkpoint:
     """An encoder with the GELU of the libraries that have one only."""
     config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
-    network = "discriminator" if scope == "electra" else "generator"
     return Checkpoint(
-        random_tensors(sizes.encoder_shapes(config, scope)),
+        random_tensors(sizes.encoder_shapes(config, "electra")),
+        config,
         vocabulary=tokens and Vocabulary(tuple(tokens), True, True),
-        **{network: config},
     )
 
 
@@ -90,7 +89,7 @@ def electric(untied=False, **tower_changes) -> Checkpoint:
         | sizes.encoder_shapes(tower, "generator_ltr", untied)
         | sizes.encoder_shapes(tower, "generator_rtl", untied)
         | sizes.discriminator_head_shapes(ENCODER)
-        | sizes.cloze_head_shapes(tower)
+        | sizes.masked_lm_head_shapes(tower, "cloze_predictions", 2)
     )
     return Checkpoint(tensors, ENCODER, vocabulary=VOCABULARY)
 

@@ -170,49 +170,6 @@ def test_what_nothing_says_of_case_is_asked_or_taken_from_the_tokens(
     assert said in " ".join(lines) and len(lines) == bool(said)
 
 
-@pytest.mark.parametrize(
-    ("num_segments", "first"),
-    [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (3, [0] * 4 + [1] * 4 + [2] * 4)],
-)
-def test_random_inputs_have_padding_and_all_segments(num_segments, first):
-    config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
-    inputs = verify.random_inputs(config)
-    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
-    assert inputs["segment_ids"][0].tolist() == first
-    for values in (inputs["input_ids"], inputs["segment_ids"]):
-        assert not (values * (1 - inputs["input_mask"])).any()
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "expected"),
-    [
-        (
-            models.pretrained(),
-            {
-                "discriminator_logits": (4, 12),
-                "generator_sequence_output": (4, 12, 4),
-                "generator_logits": (4, 12, 20),
-            },
-        ),
-        # Of Electric, the discriminator.
-        (models.electric(), {"discriminator_logits": (4, 12)}),
-        (models.finetuned(), {"logits": (4, 3)}),
-        (models.finetuned("multi_label_classification"), {"logits": (4, 3)}),
-        (models.finetuned("regression", 1), {"logits": (4, 1)}),
-        (models.finetuned("tagging", 5), {"logits": (4, 12, 5)}),
-        (
-            models.finetuned("question_answering"),
-            {"start_logits": (4, 12), "end_logits": (4, 12)},
-        ),
-    ],
-)
-def test_every_network_and_head_is_run(checkpoint, expected):
-    inputs = verify.random_inputs(models.ENCODER)
-    outputs = verify.forward(checkpoint, inputs)
-    shapes = {name: x.shape for name, x in outputs.items()}
-    assert shapes == expected | {"sequence_output": (4, 12, 8)}
-
-
 def test_a_difference_is_found_on_real_tokens_alone():
     mask = np.array([[1, 0]])
     ours = {"x": np.array([[1.0, 2.0]]), "y": np.array([[1.0, 2.0]])}

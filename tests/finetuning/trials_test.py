@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from electra_tf import errors
-from electra_tf.checkpoints import reading
 from electra_tf.finetuning import (
     finetune,
 )
@@ -265,25 +264,6 @@ def test_a_damaged_record_is_named(finished, name, change, message):
     data = {"test_file": f"{finished}/test.tsv", "eval_only": of_model}
     with pytest.raises(errors.CheckpointError, match=message):
         run(make_config(finished, data))
-
-
-@pytest.mark.parametrize("labels", [["yes", "no"], ["bad", "good"], None])
-def test_labels_that_were_changed_are_refused(finished, labels):
-    path, trial = finished / "model" / "model.json", finished / "model/trial_1"
-    about = helpers.read_json(path)
-    assert about["labels"] == ["no", "yes"]
-    path.write_text(json.dumps(about | {"labels": labels}))
-    for read in (
-        lambda: reading.read_checkpoint(finished / "model"),
-        lambda: reading.read_checkpoint(trial),
-        lambda: run(evaluation(finished, test_file=f"{finished}/test.tsv")),
-    ):
-        with pytest.raises(errors.ConfigError, match="bring the old ones"):
-            read()
-    forget_digests(finished)
-    assert reading.read_checkpoint(finished / "model").head.labels == (
-        labels and tuple(labels)
-    )
 
 
 def test_evaluation_alone_may_leave_rows_without_a_text_out(finished):

@@ -259,11 +259,14 @@ ADVERSARIAL = {"generator_training": "adversarial"}
         (MLM | {"electra_objective": False}, "needs electra_objective"),
         (
             {"uniform_generator": True, "unigram_generator": True},
-            "takes one generator",
+            "takes one of uniform",
         ),
         ({"generator_training": "frozen"}, "embeddings must be True"),
-        (ADVERSARIAL | {"untied_generator": False}, "a generator network of"),
-        (ADVERSARIAL | MLM, "needs a discriminator that detects"),
+        (
+            ADVERSARIAL | {"untied_generator": False},
+            "needs untied_generator, not",
+        ),
+        (ADVERSARIAL | MLM, "needs a discriminator_objective that detects"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):

@@ -49,11 +49,6 @@ def test_outputs():
     assert set(call(build())) == {"sequence_output", "pooled_output"}
 
 
-def test_shorter_rows_than_the_positions():
-    features = {k: v[:, :5] for k, v in helpers.inputs([0, 1]).items()}
-    assert sequence(build(), features).shape == (2, 5, 8)
-
-
 def test_shared_embeddings_belong_to_the_other_encoder():
     first = build()
     second = encoder.Encoder(

@@ -53,21 +53,6 @@ def test_the_loss_is_the_sum_of_each_rows_own_task(two_tasks):
     }
 
 
-def test_a_task_without_a_row_has_no_metrics(two_tasks):
-    outputs = two_tasks(FEATURES | {"task_id": tf.constant([1, 1, 2])})
-    metrics = losses.metrics_from_sums(two_tasks.metric_sums(outputs))
-    assert set(metrics) == {"loss", "y_loss"}
-
-
-def test_dropout_follows_from_the_seed(two_tasks):
-    def loss(seed):
-        seed = None if seed is None else tf.constant(seed)
-        return float(two_tasks(FEATURES, dropout_seed=seed)["total_loss"])
-
-    assert loss([1, 2]) == loss([1, 2])
-    assert len({loss(None), loss([1, 2]), loss([1, 3])}) == 3
-
-
 def test_no_loss_without_labels(two_tasks):
     names = ("input_ids", "input_mask", "segment_ids")
     outputs = two_tasks({name: FEATURES[name] for name in names})

@@ -96,8 +96,8 @@ def test_names_every_setting_that_stays_behind(tmp_path, capsys, no_peers):
         "num_outputs=1"
     )
     of_kerashub = (
-        "max_seq_length=9, attention_probs_dropout_prob=0.2 (there 0.1), "
-        "initializer_range=0.5, text_cleaning='kcelectra' (there 'none'), "
+        "max_seq_length=9, attention_probs_dropout_prob=0.2, "
+        "initializer_range=0.5, text_cleaning='kcelectra', "
     )
     for name, lost in (
         ("electra_tf", ""),
@@ -168,9 +168,9 @@ def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
     assert convert(pretrained, pretrained) == 1
     error = capsys.readouterr().err
     assert "--output must be a new or empty folder. Received: " in error
-    assert f"{pretrained}, a folder with" in error
+    assert str(pretrained) in error
     assert convert("a", "", "original") == 1
-    assert "folder. Received: nothing" in capsys.readouterr().err
+    assert "folder. Received: ''" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert convert(pretrained, tmp_path / "empty") == 0
     (tmp_path / "new").mkdir()

@@ -4,9 +4,12 @@ Threads of datasets that other tests have left in theirs may hold functions for
 longer than anybody waits.
 """
 
+import pytest
+
 from tests import helpers
 
 
+@pytest.mark.dear
 def test_functions_live_as_long_as_it_takes_and_no_longer():
     done = helpers.execute(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"),

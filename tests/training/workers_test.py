@@ -86,26 +86,6 @@ def test_one_process_has_nobody_to_ask():
     assert workers.digest_of_variables(ONE, [tf.Variable(1.0)]) is None
 
 
-def test_sums_over_workers_are_traced_once_for_all():
-    strategy = tf.distribute.get_strategy()
-    make_sum = workers.make_sum(strategy)
-    for size in (2, 3, 5):
-        values = np.arange(size, dtype=np.float64)
-        np.testing.assert_array_equal(workers._sum(strategy, values), values)
-    assert workers.make_sum(strategy) is make_sum
-    assert make_sum.experimental_get_tracing_count() == 2
-
-
-def test_variables_are_known_by_their_values():
-    def digest(*values):
-        return workers.digest_of_variables(TWO, map(tf.Variable, values))
-
-    ours = digest([[1.0, 2.0], [3.0, 4.0]], 5)
-    assert ours == digest([[1.0, 2.0], [3.0, 4.0]], 5)
-    assert ours != digest([[1.0, 2.0], [3.0, 4.5]], 5)
-    assert ours != digest([[1.0, 2.0], [3.0, 4.0]], 6)
-
-
 def test_a_lost_worker_is_said_in_one_line():
     with (
         pytest.raises(
@@ -119,14 +99,6 @@ def test_a_lost_worker_is_said_in_one_line():
             None,
             "Collective ops is aborted by: /job:w has gone. a\n",
         )
-
-
-def test_other_errors_stay_what_they_are():
-    with (
-        pytest.raises(tf.errors.InternalError, match="something else"),
-        workers.lost("model"),
-    ):
-        raise tf.errors.InternalError(None, None, "something else")
 
 
 def test_other_code_is_refused(beside, monkeypatch):

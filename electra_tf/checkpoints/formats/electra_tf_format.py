@@ -11,18 +11,17 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, validation
+from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.files import (
     check_fields,
     read_json,
-    sha256_of_values,
     write_json,
 )
 from electra_tf.model.task_head import TaskHead
@@ -86,7 +85,7 @@ def read(path: str) -> Checkpoint:
     data = record.get("data") or {}
     return dataclasses.replace(
         checkpoint,
-        head=_read_head(record, model_dir, prefix),
+        head=_read_head(record, model_dir),
         optimizer=optimizer,
         global_step=record.get("global_step", _count(saved, "global_step")),
         iterations=_count(saved, "iterations"),
@@ -124,7 +123,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     tensor_files.write_checkpoint_file(path, name)
     if checkpoint.vocabulary is not None:
         vocabulary.write(checkpoint.vocabulary, path)
-    described = {
+    parts = {
         "encoder": checkpoint.discriminator,
         "generator": checkpoint.generator,
         "head": checkpoint.head,
@@ -132,7 +131,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     record = {
         "class": CONVERTED_CLASS,
         "format": model_directory.RECORD_FORMAT,
-        **{n: v and dataclasses.asdict(v) for n, v in described.items()},
+        **{n: v and dataclasses.asdict(v) for n, v in parts.items()},
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
         "is_electric": checkpoint.is_electric,
@@ -216,28 +215,23 @@ def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
-    encoders: dict = {
-        "electra": record.get("encoder"),
-        "generator": record.get("generator"),
-    }
     exactly = model_directory.exactly
     try:
         if record["class"] == "PretrainingConfig":
-            both = model_directory.model_of(record)
-            encoders = {"electra": both.encoder}
-            if both.has_discriminator and both.has_own_generator:
-                encoders["generator"] = both.generator
+            model = exactly(configs.ElectraConfig, record["model"])
+            encoders = {"electra": model.encoder}
+            if model.has_discriminator and model.has_own_generator:
+                encoders["generator"] = model.generator
         else:
+            kept = record
             if record["class"] == "FinetuningConfig":
                 name = model_directory.MODEL_FILE
-                encoders = {
-                    "electra": _read_of_finetuning(model_dir, name, "encoder")[
-                        "encoder"
-                    ]
-                }
+                kept = _read_of_finetuning(model_dir, name, "encoder")
+            parts = {"electra": kept.get("encoder")}
+            parts["generator"] = record.get("generator")
             encoders = {
                 scope: exactly(configs.EncoderConfig, fields)
-                for scope, fields in encoders.items()
+                for scope, fields in parts.items()
                 if fields
             }
     except (KeyError, TypeError, errors.ConfigError) as error:
@@ -248,7 +242,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     return {s: sizes.not_in_tensors(c) for s, c in encoders.items()}
 
 
-def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
+def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     if record["class"] == "PretrainingConfig":
         return None
     if record["class"] == CONVERTED_CLASS:
@@ -263,7 +257,6 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     for task in tasks:
         needed = ("task_name", "kind")
         check_fields(task, path, needed, task_name=str, labels=list[str])
-    _require_labels_of_trial(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
     task = min(tasks, key=lambda task: task["task_name"])
     labels = task.get("labels")
@@ -275,30 +268,3 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
         "options": task.get("options") or options,
     }
     return task_heads.head_from_dict(head, path)
-
-
-def _require_labels_of_trial(
-    tasks: Sequence[dict], path: str, prefix: str
-) -> None:
-    """Refuses labels, or an order of them, that a trial did not learn."""
-    folder = os.path.dirname(prefix)
-    if os.path.basename(folder) == model_directory.BEST_DIR:
-        folder = os.path.dirname(folder)
-    trial = os.path.join(folder, model_directory.TRIAL_FILE)
-    if not os.path.isfile(trial):
-        return
-    name = model_directory.DIGESTS
-    known = read_json(trial, **{name: dict}).get(name) or {}
-    learned = known.get("labels") or {}
-    labels = {
-        name: sha256_of_values(task.get("labels") or ())
-        for task in tasks
-        if (name := task["task_name"]) in learned
-    }
-    validation.require_same(
-        labels,
-        {name: learned[name] for name in labels},
-        f"{path} has other labels than {trial} was written with, or another "
-        "order of them",
-        way_out="They were changed since: bring the old ones back",
-    )

@@ -6,7 +6,7 @@ ElectraForPreTraining. A pair is a directory with the subdirectories
 `generator` and `discriminator`, as which Google's releases are on the hub. A
 fine-tuned model is an ElectraFor...Classification or ...QuestionAnswering.
 
-Names are in `huggingface_names`, fine-tuned heads in `huggingface_heads`, and
+Names are in `names`, fine-tuned heads in `huggingface_heads`, and
 what a directory holds in `huggingface_files`.
 
 Shapes: B batch, L length.
@@ -26,26 +26,20 @@ import numpy as np
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.checkpoints.formats import huggingface_card
+from electra_tf.checkpoints.formats import huggingface_card, names
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
-from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, sha256_of_file, write_json
+from electra_tf.files import read_json, write_json
 from electra_tf.text import vocabulary
 
-# Their hidden_act -> ours, where it is another.
+# hidden_act there -> here, where it is another.
 _HIDDEN_ACTS = {"gelu_pytorch_tanh": "gelu_new"}
 
-# A key of ours in config.json: whose encoder it is, where the class does not
-# say (a masked language model has the names of a discriminator in the
-# original).
+# Key of this package in config.json: whose encoder it is, where the class does
+# not say (a masked language model has a discriminator's names in the original).
 _SCOPE_KEY = "electra_scope"
-# Beside it, what transformers has no setting for, and the digest of the weights
-# that it is for.
-OUR_FILE = "electra_tf.json"
-_OURS = {"sha256": str, "head": dict, "max_seq_length": int}
 
 # What transformers takes for a setting that config.json does not have.
 _DEFAULTS = {
@@ -107,7 +101,8 @@ def read(path: str) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes one directory, or `generator` and `discriminator` in one.
 
-    What transformers has no setting for stands beside it, for `read`.
+    What transformers has no setting for is metadata of the weights, for `read`;
+    weights that transformers trains do not have it any more.
 
     Raises:
       CheckpointError: If transformers has no such model.
@@ -120,17 +115,13 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     for part, (config, tensors) in _models(checkpoint).items():
         folder = os.path.join(path, part)
         os.makedirs(folder, exist_ok=True)
-        files.write_weights(tensors, folder)
-        config_file = os.path.join(folder, CONFIG_FILE)
-        write_json(config_file, config, **files.AS_THEY_DO)
-        ours: dict = {
+        kept = {
             "head": checkpoint.head and dataclasses.asdict(checkpoint.head),
             "max_seq_length": checkpoint.max_seq_length,
         }
-        if any(ours.values()):
-            weights = os.path.join(folder, files.SAFETENSORS_FILE)
-            ours["sha256"] = sha256_of_file(weights)
-            write_json(os.path.join(folder, OUR_FILE), ours)
+        files.write_weights(tensors, folder, kept)
+        config_file = os.path.join(folder, CONFIG_FILE)
+        write_json(config_file, config, **files.AS_THEY_DO)
         if vocab is not None:
             positions = config["max_position_embeddings"]
             files.write_tokenizer(vocab, positions, folder)
@@ -140,11 +131,10 @@ def _warn_of_masked_lm(hidden_act: str) -> None:
     """Warns of what a masked language model's head computes otherwise."""
     if hidden_act not in ("gelu", "gelu_new"):
         errors.warn(
-            "in a masked language model's head transformers computes GELU, "
-            f"whatever hidden_act is, and this package {hidden_act}, as the "
-            "original does: their logits differ, unless "
-            "model.generator_predictions.activation = "
-            f"transformers.activations.ACT2FN[{hidden_act!r}]"
+            "in a masked language model's head transformers computes GELU, and "
+            f"this package {hidden_act}, as the original does, unless model."
+            "generator_predictions.activation = transformers.activations."
+            f"ACT2FN[{hidden_act!r}]"
         )
 
 
@@ -173,9 +163,9 @@ def forward(
             text=True,
         )
         if done.returncode:
-            lines = done.stderr.strip().splitlines() or [""]
+            line = (done.stderr.strip().splitlines() or [""])[-1]
             raise CheckpointError(
-                f"transformers cannot run {path}: {lines[-1]} (exit code "
+                f"transformers cannot run {path}: {line} (exit code "
                 f"{done.returncode}). Of torch the wheel for the CPU will do: "
                 "pip install torch --index-url https://download.pytorch.org/"
                 "whl/cpu; --no-verify goes without"
@@ -194,38 +184,33 @@ def _read_model(folder: str) -> Checkpoint:
     # An ElectraModel has no prefix, and a head beside it none either.
     bare = re.compile(r"^(?=(embeddings|embeddings_project|encoder)\.)")
     weights = files.read_weights(folder)
-    theirs = {bare.sub("electra.", name): t for name, t in weights.items()}
-    sizes.refuse_other_architecture(theirs, folder)
-    is_generator = any(name.startswith("generator_") for name in theirs)
+    left = {bare.sub("electra.", name): t for name, t in weights.items()}
+    sizes.refuse_other_architecture(left, folder)
+    is_generator = any(name.startswith("generator_") for name in left)
     scope = config[_SCOPE_KEY] or ("generator" if is_generator else "electra")
     tensors: dict[str, np.ndarray] = {}
-    for name in sorted(theirs):
-        ours = names.our_name(name, scope)
-        if ours is None:
-            continue
-        tensors[ours] = names.transposed(ours, theirs.pop(name))
+    for name in sorted(left):
+        if original := names.from_transformers(name, scope):
+            tensors[original] = names.transposed(original, left.pop(name))
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
-    tied = theirs.pop(names.TIED, None)
+    tied = left.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
         raise CheckpointError(
             f"{folder}: the output layer {names.TIED} must be the table of "
             "word embeddings. Received: another matrix, which ELECTRA does not "
             "have"
         )
-    head, head_tensors, used = heads.read_head(theirs, config, folder)
-    kept = _read_ours(folder)
+    head, head_tensors, used = heads.read_head(left, config, folder)
+    kept = files.read_metadata(folder)
     if head is not None and kept.get("head"):
         # The names of labels may have been changed in config.json.
         said = {
             "hidden_activation": head.hidden_activation,
             "labels": head.labels and list(head.labels),
         }
-        stock = head.options if head.kind == "regression" else {}
-        head = task_heads.head_from_dict(
-            kept["head"] | said, os.path.join(folder, OUR_FILE)
-        )
-        # A regression's unit, where nothing says another.
-        head = dataclasses.replace(head, options=stock | head.options)
+        unit = head.options if head.kind == "regression" else {}
+        head = task_heads.head_from_dict(kept["head"] | said, folder)
+        head = dataclasses.replace(head, options=unit | head.options)
     vocab = files.read_tokenizer(folder, config.get("tokenizer_class"))
     fields = [f.name for f in dataclasses.fields(configs.EncoderConfig)]
     said = {name: config[name] for name in fields if name in config}
@@ -235,7 +220,7 @@ def _read_model(folder: str) -> Checkpoint:
         shapes = sizes.masked_lm_head_shapes(encoder)
         sizes.check_shapes(tensors, shapes, folder)
         _warn_of_masked_lm(encoder.hidden_act)
-    unused = sorted(theirs.keys() - used)
+    unused = sorted(left.keys() - used)
     other_head = ""
     if unused:
         errors.warn(f"{folder}: nothing reads {summarize(unused)}")
@@ -252,32 +237,14 @@ def _read_model(folder: str) -> Checkpoint:
     )
 
 
-def _read_ours(folder: str) -> dict:
-    """What was written of this very model, if it was written here."""
-    path = os.path.join(folder, OUR_FILE)
-    weights = os.path.join(folder, files.SAFETENSORS_FILE)
-    if not os.path.isfile(path):
-        return {}
-    record = read_json(path, ("sha256",), **_OURS)
-    if os.path.isfile(weights) and record["sha256"] == sha256_of_file(weights):
-        return record
-    errors.warn(
-        f"{path} is passed over: it is for other weights than those beside it, "
-        "which transformers may have trained since"
-    )
-    return {}
-
-
 def _read_config(path: str) -> dict:
     if not os.path.isfile(path):
         raise CheckpointError(
             f"Expected {CONFIG_FILE} beside the weights. Received: no {path}"
         )
     config = _DEFAULTS | {_SCOPE_KEY: None} | read_json(path, **_FIELDS)
-    model_type = config.get("model_type") or (
-        re.sub("(For|Model).*", "", files.architecture(config)).lower()
-    )
-    if model_type != "electra":
+    name = re.sub("(For|Model).*", "", files.architecture(config)).lower()
+    if (model_type := config.get("model_type") or name) != "electra":
         raise CheckpointError(
             f"Expected an ELECTRA in {path}. Received: a model of the type "
             f"{model_type or 'not said'}"
@@ -302,13 +269,13 @@ def _join(
             f"Expected an ElectraForMaskedLM in {folder}/generator and another "
             f"ELECTRA in {folder}/discriminator. Received: two models of a kind"
         )
-    theirs, ours = generator.tensors, discriminator.tensors
+    small, large = generator.tensors, discriminator.tensors
 
     def is_shared(prefix: str) -> bool:
         return all(
-            (other := re.sub("^generator/", "electra/", name)) in ours
-            and np.array_equal(tensor, ours[other])
-            for name, tensor in theirs.items()
+            (other := re.sub("^generator/", "electra/", name)) in large
+            and np.array_equal(tensor, large[other])
+            for name, tensor in small.items()
             if name.startswith(prefix)
         )
 
@@ -316,7 +283,7 @@ def _join(
     is_same = config == discriminator.discriminator and is_shared("generator/")
     if is_same or is_shared("generator/embeddings/"):
         shared = "generator/" if is_same else "generator/embeddings/"
-        theirs = {n: t for n, t in theirs.items() if not n.startswith(shared)}
+        small = {n: t for n, t in small.items() if not n.startswith(shared)}
     elif config.embedding_size != config.hidden_size:
         # Untied embeddings of another width the original cannot have.
         raise CheckpointError(
@@ -325,17 +292,11 @@ def _join(
             f"{config.embedding_size} wide with hidden_size="
             f"{config.hidden_size}. Convert the two directories one by one"
         )
-    vocab = discriminator.vocabulary or generator.vocabulary
-    if generator.vocabulary not in (None, vocab):
-        errors.warn(
-            "the generator's tokenizer is another than the discriminator's, "
-            "which is what is read here"
-        )
     return dataclasses.replace(
         discriminator,
-        tensors=ours | theirs,
+        tensors=large | small,
         generator=None if is_same else config,
-        vocabulary=vocab,
+        vocabulary=discriminator.vocabulary or generator.vocabulary,
         unused=generator.unused + discriminator.unused,
     )
 
@@ -348,65 +309,50 @@ def _models(
 ) -> dict[str, tuple[dict, dict[str, np.ndarray]]]:
     """Subdirectory ("" for none) -> config.json and the tensors."""
     tensors, head = checkpoint.tensors, checkpoint.head
+
+    def pretrained(part: str) -> dict[str, np.ndarray]:
+        return names.to_transformers(tensors, names.head_names(tensors, part))
+
     models = {}
     scope = sizes.masked_lm_encoder(tensors)
     is_masked_lm = scope == "electra" and _DISCRIMINATOR_HEAD not in tensors
     if head is None and scope is not None:
         if scope in checkpoint.encoders:
             _warn_of_masked_lm(checkpoint.encoders[scope].hidden_act)
-        models["generator"] = _model(
-            checkpoint,
-            scope,
-            "ElectraForMaskedLM",
-            {_SCOPE_KEY: "electra"} if is_masked_lm else {},
-            names.pretraining_head(tensors, "generator_predictions/"),
-        )
+        config = _config(checkpoint, scope, "ElectraForMaskedLM")
+        if is_masked_lm:
+            config[_SCOPE_KEY] = "electra"
+        models["generator"] = config, pretrained("generator_predictions/")
     if checkpoint.discriminator is not None and head is not None:
-        models["discriminator"] = _model(
-            checkpoint,
-            "electra",
-            heads.CLASSES[head.kind],
-            *heads.write_head(checkpoint, head),
-        )
+        config = _config(checkpoint, "electra", heads.CLASSES[head.kind])
+        settings, head_tensors = heads.write_head(checkpoint, head)
+        models["discriminator"] = config | settings, head_tensors
     elif checkpoint.discriminator is not None and not is_masked_lm:
-        its_head = names.pretraining_head(tensors, "discriminator_predictions/")
-        architecture = "ElectraForPreTraining" if its_head else "ElectraModel"
-        models["discriminator"] = _model(
-            checkpoint, "electra", architecture, {}, its_head
-        )
+        head_tensors = pretrained("discriminator_predictions/")
+        name = "ElectraForPreTraining" if head_tensors else "ElectraModel"
+        config = _config(checkpoint, "electra", name)
+        models["discriminator"] = config, head_tensors
     if not models:
         raise CheckpointError(
             "Expected a discriminator, or a generator with its head. Received: "
             "a checkpoint with neither"
         )
+    for part, (_, head_tensors) in models.items():
+        its_scope = scope or "electra" if part == "generator" else "electra"
+        shapes = sizes.encoder_shapes(checkpoint.encoders[its_scope], its_scope)
+        head_tensors |= names.to_transformers(tensors, shapes)
     return models if len(models) > 1 else {"": next(iter(models.values()))}
 
 
-def _model(
-    checkpoint: Checkpoint,
-    scope: str,
-    architecture: str,
-    settings: dict,
-    head_tensors: dict[str, np.ndarray],
-) -> tuple[dict, dict[str, np.ndarray]]:
-    """config.json of a model, with settings of its head, and its tensors."""
-    encoder = checkpoint.encoders[scope]
+def _config(checkpoint: Checkpoint, scope: str, architecture: str) -> dict:
+    """config.json of a model, without the settings of its head."""
     tokens = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
     pad = vocabulary.PAD_TOKEN
-    config = {
+    return {
         "architectures": [architecture],
         "model_type": "electra",
-        **dataclasses.asdict(encoder),
-        "layer_norm_eps": 1e-12,
-        "position_embedding_type": "absolute",
+        **dataclasses.asdict(checkpoint.encoders[scope]),
         "classifier_dropout": 0.1,
-        "summary_type": "first",
-        "summary_use_proj": True,
-        "summary_activation": "gelu",
-        "summary_last_dropout": 0.1,
-        "tie_word_embeddings": True,
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
-    tensors = names.encoder(checkpoint.tensors, scope, encoder)
-    return config | settings, tensors | head_tensors

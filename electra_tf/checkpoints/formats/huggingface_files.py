@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import json
 import os
 import typing
 from collections.abc import Callable, Mapping
@@ -26,10 +27,11 @@ _SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 SAFETENSORS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
 _INDEX = ".index.json"
-_WEIGHTS_FILES = tuple(
-    name + ending
-    for name in (SAFETENSORS_FILE, PICKLED_FILE)
-    for ending in ("", _INDEX)
+# In the metadata of weights: what transformers has no setting for.
+_METADATA = "electra_tf"
+_WEIGHTS_FILES = (
+    *(SAFETENSORS_FILE, SAFETENSORS_FILE + _INDEX),
+    *(PICKLED_FILE, PICKLED_FILE + _INDEX),
 )
 # Weights that are not read -> the argument of from_pretrained that reads them.
 _OTHER_WEIGHTS = {
@@ -105,9 +107,8 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
 def _read_shards(
     index: str, folder: str, read_file: Callable
 ) -> dict[str, np.ndarray]:
-    weight_map = (
-        read_json(index, weight_map=dict[str, str]).get("weight_map") or {}
-    )
+    weight_map = read_json(index, weight_map=dict[str, str]).get("weight_map")
+    weight_map = weight_map or {}
     tensors: dict[str, np.ndarray] = {}
     for shard in sorted(set(weight_map.values())):
         content = read_file(os.path.join(folder, os.path.basename(shard)))
@@ -176,13 +177,28 @@ def _no_floats(name: str, path: str, kind: str) -> str:
     return f"{path}: {name} must hold floating-point numbers. Received: {kind}"
 
 
-def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
-    """Writes a file of weights as transformers accepts it."""
+def write_weights(
+    tensors: Mapping[str, np.ndarray], folder: str, kept: dict
+) -> None:
+    """Writes a file of weights as transformers accepts it.
+
+    `kept` is what `read_metadata` returns, fit for JSON.
+    """
     safetensors.numpy.save_file(
         {name: np.ascontiguousarray(t) for name, t in tensors.items()},
         os.path.join(folder, SAFETENSORS_FILE),
-        metadata={"format": "pt"},  # Which transformers asks for.
+        # The format is what transformers asks for.
+        metadata={"format": "pt", _METADATA: json.dumps(kept)},
     )
+
+
+def read_metadata(folder: str) -> dict:
+    """What `write_weights` has kept; nothing of other files of weights."""
+    if not _has(folder, SAFETENSORS_FILE):
+        return {}
+    path = os.path.join(folder, SAFETENSORS_FILE)
+    with safetensors.safe_open(path, "np") as file:
+        return json.loads((file.metadata() or {}).get(_METADATA, "{}"))
 
 
 # --- Tokenizer ---------------------------------------------------------------
@@ -255,13 +271,13 @@ def read_tokenizer(folder: str, its_class: str | None) -> Vocabulary | None:
             )
         return None
     if its_class in _GENERIC_CLASSES:
-        for part, ours in (
-            ("normalizer", "BertNormalizer"),
-            ("model", "WordPiece"),
-        ):
-            kind = (fast.get(part) or {}).get("type")
-            if fast and kind != ours:
-                others[part] = kind
+        known = {"normalizer": "BertNormalizer", "model": "WordPiece"}
+        for part, kind in known.items():
+            if (
+                fast
+                and (received := (fast.get(part) or {}).get("type")) != kind
+            ):
+                others[part] = received
     elif its_class not in (None, *_BERT_CLASSES):
         others["tokenizer_class"] = its_class
     if strip and lower is False:
@@ -308,7 +324,7 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
 def write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
-    """vocab.txt and what makes AutoTokenizer agree with ours."""
+    """vocab.txt and what makes AutoTokenizer agree."""
     errors.warn(_SPECIAL_TOKENS_NOTE)
     vocab = vocab.settled()
     vocabulary.write_tokens(vocab.tokens, folder)
@@ -320,7 +336,9 @@ def write_tokenizer(
         "model_max_length": max_position_embeddings,
     }
     if vocab.text_cleaning != "none":
-        settings["text_cleaning"] = vocab.text_cleaning  # A setting of ours.
+        settings["text_cleaning"] = (
+            vocab.text_cleaning
+        )  # No setting of transformers.
     for name, content in (
         (TOKENIZER_CONFIG_FILE, settings | _SPECIAL_TOKENS),
         (_SPECIAL_TOKENS_FILE, _SPECIAL_TOKENS),

@@ -1,4 +1,4 @@
-"""Fine-tuned heads of transformers: theirs -> ours, and back.
+"""Fine-tuned heads of transformers, read and written.
 
 An ElectraFor...Classification or ...QuestionAnswering. The head for
 classification has one layer more than the original's; see `_both_signs`.
@@ -15,7 +15,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.huggingface_files import architecture
-from electra_tf.checkpoints.formats.huggingface_names import transposed
+from electra_tf.checkpoints.formats.names import transposed
 from electra_tf.errors import CheckpointError
 from electra_tf.model.task_head import TaskHead
 
@@ -47,24 +47,22 @@ _QA_OPTIONS: dict[str, typing.Any] = {
     "answerable_uses_start_logits": False,
     "qa_na_threshold": 0.0,
 }
-# The outputs of a regression are its labels.
-_UNIT = {"min_value": 0.0, "scale": 1.0}
 
 
 def read_head(
-    theirs: dict[str, np.ndarray], config: dict, folder: str
+    rest: dict[str, np.ndarray], config: dict, folder: str
 ) -> tuple[TaskHead | None, dict[str, np.ndarray], set[str]]:
     """A fine-tuned head, its tensors, and their names there; None for none.
 
-    `theirs` are all that is left of a model without its encoder.
+    `rest` is all that is left of a model without its encoder.
     """
-    kind = _kind(theirs, config)
+    kind = _kind(rest, config)
     if kind is None:
         return None, {}, set()
     names = _names(kind)
-    if missing := set(names.values()) - set(theirs):
+    if missing := set(names.values()) - set(rest):
         raise CheckpointError(f"{folder} lacks the tensor {min(missing)}")
-    tensors = {n: transposed(n, theirs[there]) for n, there in names.items()}
+    tensors = {n: transposed(n, rest[there]) for n, there in names.items()}
     name = task_heads.task_name_of(config.get("finetuning_task"), kind)
     num_outputs = len(tensors["dense/bias"])
     expected = {"question_answering": 2, "regression": 1}.get(kind, num_outputs)
@@ -81,36 +79,39 @@ def read_head(
     else:
         if kind != "tagging":
             tensors = _without_made_layer(tensors)
-        activation = "gelu" if "hidden/kernel" in tensors else None
-        options = dict(_UNIT) if kind == "regression" else {}
-        labels = _read_labels(config, kind, num_outputs, folder)
-        # Their tokenizer gives a tagger's words the segment 0.
-        segment = 0 if kind == "tagging" else None
+        # The outputs of a regression are its labels.
+        unit = {"min_value": 0.0, "scale": 1.0} if kind == "regression" else {}
         head = TaskHead(
-            *(kind, name, labels, num_outputs, activation, options, segment)
+            kind,
+            name,
+            _read_labels(config, kind, num_outputs, folder),
+            num_outputs,
+            "gelu" if "hidden/kernel" in tensors else None,
+            unit,
+            # Their tokenizer gives a tagger's words the segment 0.
+            0 if kind == "tagging" else None,
         )
     named = {f"task_specific/{name}/{k}": v for k, v in tensors.items()}
     return head, named, set(names.values())
 
 
-def _kind(theirs: Mapping[str, np.ndarray], config: dict) -> str | None:
+def _kind(rest: Mapping[str, np.ndarray], config: dict) -> str | None:
     """What kind of head there is, if it is one that there is here, too."""
-    if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(theirs):
-        problem = config.get("problem_type")
-        for kind, its_name in PROBLEM_TYPES.items():
-            if its_name == problem:
-                return kind
-        one = len(theirs["classifier.out_proj.weight"]) == 1
-        return "regression" if problem is None and one else "classification"
-    if "qa_outputs.weight" in theirs:
+    if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(rest):
+        problem = config.get("problem_type") or ""
+        one = len(rest["classifier.out_proj.weight"]) == 1
+        usual = "regression" if one and not problem else "classification"
+        kinds = {there: kind for kind, there in PROBLEM_TYPES.items()}
+        return kinds.get(problem, usual)
+    if "qa_outputs.weight" in rest:
         return "question_answering"
     its_class = architecture(config)
     is_tagger = (
         "Token" in its_class
         if its_class
-        else not any(n.startswith("sequence_summary.") for n in theirs)
+        else not any(n.startswith("sequence_summary.") for n in rest)
     )
-    return "tagging" if "classifier.weight" in theirs and is_tagger else None
+    return "tagging" if "classifier.weight" in rest and is_tagger else None
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -153,12 +154,14 @@ def write_head(
       CheckpointError: If transformers has no such head.
     """
     config: dict = {"finetuning_task": head.task_name}
-    ours = task_heads.head_tensors(checkpoint.tensors, head.task_name)
+    tensors = task_heads.head_tensors(checkpoint.tensors, head.task_name)
     _refuse_lacking(head, checkpoint.encoders["electra"].hidden_size)
     if head.kind == "question_answering":
         for weight in ("kernel", "bias"):
-            both = [ours[f"{layer}/{weight}"] for layer in ("dense", "dense_1")]
-            ours[f"dense/{weight}"] = np.concatenate(both, axis=-1)
+            both = [
+                tensors[f"{layer}/{weight}"] for layer in ("dense", "dense_1")
+            ]
+            tensors[f"dense/{weight}"] = np.concatenate(both, axis=-1)
     else:
         labels = head.labels or _default_labels(head.kind, head.num_outputs)
         config["num_labels"] = len(labels)
@@ -166,8 +169,10 @@ def write_head(
         config["label2id"] = {label: i for i, label in enumerate(labels)}
     if head.kind in PROBLEM_TYPES:
         config["problem_type"] = PROBLEM_TYPES[head.kind]
-        if "hidden/kernel" not in ours:
-            ours = _both_signs(ours["dense/kernel"], ours["dense/bias"])
+        if "hidden/kernel" not in tensors:
+            tensors = _both_signs(
+                tensors["dense/kernel"], tensors["dense/bias"]
+            )
     segment = head.segment_of_words() if head.kind == "tagging" else 0
     if segment:
         errors.warn(
@@ -175,16 +180,16 @@ def write_head(
             f"of transformers gives 0: pass token_type_ids of {segment} there"
         )
     names = _names(head.kind).items()
-    return config, {there: transposed(n, ours[n]) for n, there in names}
+    return config, {there: transposed(n, tensors[n]) for n, there in names}
 
 
 def _refuse_lacking(head: TaskHead, width: int) -> None:
     """Refuses what transformers' class has no place for."""
-    lacking = ""
+    lacking, options = "", head.options
     if head.kind == "question_answering":
-        if head.options.get("joint_prediction", True):
+        if options.get("joint_prediction", True):
             lacking = "an end that depends on the start"
-        elif head.options.get("answerable_classifier", True):
+        elif options.get("answerable_classifier", True):
             lacking = "a classifier of having no answer"
     elif head.pooling != configs.DEFAULT_POOLING:
         lacking = f"the {head.pooling} of all tokens' vectors"

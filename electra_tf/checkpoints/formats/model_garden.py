@@ -31,37 +31,12 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.checkpoints.formats.layer_names import LayerNames
+from electra_tf.checkpoints.formats import names
 from electra_tf.errors import CheckpointError
 from electra_tf.files import write_atomically
 from electra_tf.text import vocabulary
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
-# Name of the original within its scope -> path of the object in the encoder.
-NAMES = LayerNames(
-    tables={
-        "embeddings/word_embeddings": "_embedding_layer/embeddings",
-        "embeddings/token_type_embeddings": "_type_embedding_layer/embeddings",
-        "embeddings/position_embeddings": (
-            "_position_embedding_layer/embeddings"
-        ),
-    },
-    layers={
-        "embeddings/LayerNorm": "_embedding_norm_layer",
-        "embeddings_project": "_embedding_projection",
-    },
-    transformer_layer="_transformer_layers/{}",
-    transformer_layers={
-        "attention/self/query": "_attention_layer/_query_dense",
-        "attention/self/key": "_attention_layer/_key_dense",
-        "attention/self/value": "_attention_layer/_value_dense",
-        "attention/output/dense": "_attention_layer/_output_dense",
-        "attention/output/LayerNorm": "_attention_layer_norm",
-        "intermediate/dense": "_intermediate_dense",
-        "output/dense": "_output_dense",
-        "output/LayerNorm": "_output_layer_norm",
-    },
-)
 # Name here -> setting of official.nlp's BertEncoderConfig: all that shapes
 # tell and these, where they are not the same.
 SETTINGS = {
@@ -83,12 +58,7 @@ ENCODERS = ("encoder", "model")
 POOLER = "_pooler_layer"
 
 # hidden_activation of its tasks -> hidden_act. They have one GELU only.
-HIDDEN_ACTS = {
-    "gelu": "gelu_new",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+HIDDEN_ACTS = {"gelu": "gelu_new"} | {a: a for a in ("relu", "tanh", "linear")}
 GELU_NOTE = (
     "tasks of the Model Garden compute GELU by its tanh approximation, this "
     "model with the error function: outputs differ from about the fourth "
@@ -97,10 +67,7 @@ GELU_NOTE = (
 
 _GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # ALBERT has the table, but shares one layer.
-_NEEDED = (
-    NAMES.tables["embeddings/word_embeddings"],
-    NAMES.transformer_layer.format(0),
-)
+_NEEDED = ("_embedding_layer/embeddings", "_transformer_layers/0")
 
 
 class _Graph:
@@ -114,14 +81,10 @@ class _Graph:
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
-        self.encoder = next(
-            (
-                name
-                for name in ENCODERS
-                if all(self.find(f"{name}/{part}") for part in _NEEDED)
-            ),
-            None,
-        )
+        self.encoder: str | None = None
+        for name in reversed(ENCODERS):
+            if all(self.find(f"{name}/{part}") for part in _NEEDED):
+                self.encoder = name
 
     def find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
@@ -164,13 +127,13 @@ def read(path: str | os.PathLike) -> Checkpoint:
     saved, prefix = graph.saved, graph.saved.prefix
     folder = os.path.dirname(prefix)
     root = f"{graph.encoder}/"
-    (layers,) = graph.find(root + os.path.dirname(NAMES.transformer_layer))
-    project = graph.find(root + NAMES.layers["embeddings_project"])
+    (layers,) = graph.find(root + "_transformer_layers")
+    project = graph.find(root + "_embedding_projection")
     keys, tensors = {}, {}
     for name in sizes.encoder_shapes(
         sizes.any_sizes(len(layers.children), bool(project)), "electra"
     ):
-        key = graph.key(root + NAMES.of(name))
+        key = graph.key(root + _path(name))
         if key is None or key not in saved.shapes:
             raise CheckpointError(
                 f"{prefix} lacks the values of {name.removeprefix('electra/')}"
@@ -178,7 +141,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
         keys[name], tensor = key, saved[key]
         if "/attention/self/" in name:  # See `_with_heads`.
             tensor = tensor.reshape(*tensor.shape[:-2], -1)
-        elif name.endswith("/attention/output/dense/kernel"):
+        elif tensor.ndim == 3:
             tensor = tensor.reshape(-1, tensor.shape[-1])
         tensors[name] = tensor
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
@@ -214,16 +177,15 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     kept.check_vocabulary(path)
     if config.hidden_act == "gelu":
         errors.warn(GELU_NOTE)
-    shapes = sizes.encoder_shapes(config, "electra")
     width, heads = config.hidden_size, config.num_attention_heads
-    theirs = {
+    there = {
         f"{POOLER}/kernel": np.eye(width, dtype=np.float32),
         f"{POOLER}/bias": np.zeros(width, np.float32),
     }
-    for name in shapes:
-        theirs[NAMES.of(name)] = _with_heads(name, kept.tensors[name], heads)
+    for name, tensor in kept.tensors.items():
+        there[_path(name)] = _with_heads(name, tensor, heads)
     os.makedirs(path, exist_ok=True)
-    tf.train.Checkpoint(encoder=_trackable(theirs)).write(
+    tf.train.Checkpoint(encoder=_trackable(there)).write(
         os.path.join(path, CHECKPOINT_NAME)
     )
     # What makes a task find the checkpoint in the folder, wherever that is.
@@ -241,7 +203,9 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
 
 def params(config: configs.EncoderConfig) -> dict:
     """An encoder's settings, as a task of the Model Garden has them."""
-    settings = {t: getattr(config, ours) for ours, t in SETTINGS.items()}
+    settings = {
+        there: getattr(config, name) for name, there in SETTINGS.items()
+    }
     # Both GELUs have one name there.
     activation = "gelu" if "gelu" in config.hidden_act else config.hidden_act
     settings["hidden_activation"] = activation
@@ -268,6 +232,10 @@ def forward(
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 
+def _path(name: str) -> str:
+    return names.renamed(name, names.MODEL_GARDEN)
+
+
 def _with_heads(name: str, tensor: np.ndarray, num_heads: int) -> np.ndarray:
     """Gives the attention's weights an axis for the heads.
 
@@ -287,14 +255,11 @@ def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
     for path, value in weights.items():
         name, _, rest = path.partition("/")
         branches[name][rest] = value
-    return tf.train.Checkpoint(
-        **{
-            name: tf.Variable(branch[""])
-            if "" in branch
-            else _trackable(branch)
-            for name, branch in branches.items()
-        }
-    )
+    nodes = {
+        name: tf.Variable(b[""]) if "" in b else _trackable(b)
+        for name, b in branches.items()
+    }
+    return tf.train.Checkpoint(**nodes)
 
 
 def _open(path: str | os.PathLike) -> _Graph:
@@ -325,25 +290,22 @@ def _read_params(file: str) -> dict:
             settings = yaml.safe_load(reader)
         for name in PARAMS_PATH:
             settings = settings[name]
-        settings = settings[settings["type"]]
-        activation = settings.get("hidden_activation", "gelu")
-        norm_first = settings.get("norm_first", False)
-    except (
-        *(OSError, ValueError, KeyError, TypeError, AttributeError),
-        *(yaml.YAMLError, RecursionError),
-    ):
+        settings = dict(settings[settings["type"]])
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         raise CheckpointError(
             f"Expected {'.'.join(PARAMS_PATH)} with the settings of a BERT "
             f"encoder in {file}. Received: something else"
         ) from None
+    activation = settings.get("hidden_activation", "gelu")
+    norm_first = settings.get("norm_first", False)
     if activation not in tuple(HIDDEN_ACTS) or norm_first:
         raise CheckpointError(
             f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and no "
             f"norm_first in {file}. Received: {activation} and {norm_first}"
         )
     known = {
-        ours: settings[theirs]
-        for ours, theirs in SETTINGS.items()
-        if settings.get(theirs) is not None
+        name: settings[there]
+        for name, there in SETTINGS.items()
+        if settings.get(there) is not None
     }
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

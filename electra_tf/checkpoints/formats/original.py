@@ -31,13 +31,8 @@ HEAD_FILE = "head.json"
 # What is read of the former here; the rest `original_settings` looks at.
 _HPARAMS = {
     **dict.fromkeys(("do_lower_case", "electric_objective"), bool),
-    "two_tower_generator": bool,
-    "max_seq_length": int,
+    **{"two_tower_generator": bool, "max_seq_length": int},
 }
-# Of a head for question answering.
-_QA_HPARAMS = tuple(
-    field.name for field in dataclasses.fields(configs.QuestionAnsweringConfig)
-)
 _SLOTS = ("/adam_m", "/adam_v")
 
 
@@ -165,22 +160,21 @@ def _warn_of_others(checkpoint: Checkpoint) -> None:
             "its tanh approximation: outputs differ from about the fourth "
             "digit on"
         )
-    head = checkpoint.head
-    if head is None:
+    if (head := checkpoint.head) is None:
         return
+    is_moved = head.kind == "tagging" and head.segment_of_words() != (
+        TAGGING_SEGMENT
+    )
     others = {
         f"pooling={head.pooling}": head.pooling != configs.DEFAULT_POOLING,
         "a hidden layer": head.hidden_activation is not None,
-        f"segment={head.segment}": (
-            head.kind == "tagging"
-            and head.segment_of_words() != TAGGING_SEGMENT
-        ),
+        f"segment={head.segment}": is_moved,
         "windows": "windows" in head.options,
     }
-    if said := [what for what, is_so in others.items() if is_so]:
+    if any(others.values()):
+        said = ", ".join(what for what, is_so in others.items() if is_so)
         errors.warn(
-            f"the head {head.task_name!r} has {', '.join(said)}, unlike those "
-            "of the original, which answers otherwise"
+            f"the head {head.task_name!r} has {said}, unlike the original"
         )
 
 
@@ -196,36 +190,36 @@ def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     expected = sizes.as_dict(discriminator or config) | {
         "hidden_size": width,
         "num_hidden_layers": config.num_hidden_layers,
-        "embedding_size": config.embedding_size,
+        "embedding_size": (
+            width if _has_own_tables(tensors) else config.embedding_size
+        ),
         "num_attention_heads": sizes.usual_heads(width),
         "intermediate_size": 4 * width,
     }
     received = sizes.as_dict(config)
-    if _has_tables_of_its_own(tensors):
-        expected["embedding_size"] = width
     if towers is None:
         # A generator alone has no settings beside it that say another.
-        expected["hidden_act"] = "gelu"
-        if discriminator is not None:
-            expected["hidden_act"] = _their_hidden_act(discriminator)
-        received["hidden_act"] = _their_hidden_act(config)
+        expected["hidden_act"] = (
+            _hidden_act(discriminator) if discriminator else "gelu"
+        )
+        received["hidden_act"] = _hidden_act(config)
     for name, value in expected.items():
         if received[name] != value:
+            alone = "" if discriminator else " and no discriminator"
             raise CheckpointError(
                 f"The original has no generator of hidden_size={width} with "
-                f"another {name} than {value}"
-                f"{'' if discriminator else ' and no discriminator'}. "
-                f"Received: {received[name]}; leave the generator behind with "
+                f"another {name} than {value}{alone}. Received: "
+                f"{received[name]}; leave the generator behind with "
                 "--encoder-only"
             )
 
 
-def _their_hidden_act(config: configs.EncoderConfig) -> str:
+def _hidden_act(config: configs.EncoderConfig) -> str:
     """What the original computes: it has one GELU."""
     return "gelu" if config.hidden_act == "gelu_new" else config.hidden_act
 
 
-def _has_tables_of_its_own(tensors: Mapping[str, np.ndarray]) -> bool:
+def _has_own_tables(tensors: Mapping[str, np.ndarray]) -> bool:
     """Whether a generator, or its towers, share no embeddings."""
     scopes = ("generator", *sizes.TOWERS)
     return any(sizes.has_tables(tensors, scope) for scope in scopes)
@@ -278,15 +272,16 @@ def _read_head(
     head = task_heads.recognise(tensors, tasks[0], source)
     if head.kind != "question_answering":
         return head
-    said = {name: hparams[name] for name in _QA_HPARAMS if name in hparams}
+    fields = dataclasses.fields(configs.QuestionAnsweringConfig)
+    said = {f.name: hparams[f.name] for f in fields if f.name in hparams}
     task_heads.check_options(head.kind, said, f"the settings of {source}")
     if not head.options["answerable_classifier"]:
         said.pop("answerable_uses_start_logits", None)  # Which it would use.
-    for name, ours in head.options.items():
-        if said.get(name, ours) != ours:
+    for name, value in head.options.items():
+        if said.get(name, value) != value:
             raise CheckpointError(
                 f"The settings of {source} say {name}={said[name]}, but its "
-                f"head has {name}={ours}"
+                f"head has {name}={value}"
             )
     return dataclasses.replace(head, options=said | head.options)
 
@@ -295,7 +290,7 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     """What the original's --hparams must say to build the same networks."""
     config = checkpoint.encoders["electra"]
     overrides = dataclasses.asdict(config)
-    overrides["hidden_act"] = _their_hidden_act(config)
+    overrides["hidden_act"] = _hidden_act(config)
     if overrides["hidden_act"] == "gelu":
         del overrides["hidden_act"]  # The original's default.
     model_sizes = {
@@ -347,7 +342,7 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
         for size, name in sizes.SHARES.items():
             part, whole = getattr(generator, size), getattr(config, size)
             hparams[name] = sizes.share(part, whole)
-    if _has_tables_of_its_own(tensors):
+    if _has_own_tables(tensors):
         hparams["untied_generator_embeddings"] = True
     return hparams
 

@@ -30,8 +30,8 @@ def outputs(
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     features = {
-        theirs: torch.tensor(np.asarray(inputs[ours], np.int64))
-        for theirs, ours in (
+        name: torch.tensor(np.asarray(inputs[original], np.int64))
+        for name, original in (
             ("input_ids", "input_ids"),
             ("attention_mask", "input_mask"),
             ("token_type_ids", "segment_ids"),

@@ -312,51 +312,6 @@ def test_without_its_file_a_head_is_told_by_its_tensors(
     assert (found.kind, found.num_outputs) == (expected, num_outputs)
 
 
-def test_slots_that_are_cut_short_are_named_when_they_are_read(written):
-    folder, _ = written
-    read = original.read(str(folder))
-    data = folder / "model.ckpt-7.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:10])
-    with pytest.raises(CheckpointError, match="Cannot read checkpoint"):
-        dict(original.read(str(folder)).optimizer)
-    assert len(read.optimizer) == 2 * len(read.tensors)
-
-
-def test_a_generator_alone_has_no_settings(tmp_path):
-    both = models.pretrained(untied=True)
-    alone = dataclasses.replace(
-        both,
-        discriminator=None,
-        tensors={
-            name: tensor
-            for name, tensor in both.tensors.items()
-            if name.startswith(("generator/", "generator_predictions/"))
-        },
-    )
-    original.write(alone, str(tmp_path / "gelu"))
-    assert original.read(str(tmp_path / "gelu")).generator == both.generator
-    with pytest.raises(
-        CheckpointError,
-        match="another hidden_act than gelu and no discriminator. Received: re",
-    ):
-        original.write(
-            models.with_hidden_act(alone, "relu"), str(tmp_path / "relu")
-        )
-
-
-def test_other_activations_travel(tmp_path):
-    written = models.with_hidden_act(models.pretrained(), "relu")
-    assert not notices.of(original.write, written, str(tmp_path))
-    hparams = helpers.read_json(tmp_path / "hparams.json")
-    assert hparams["model_hparam_overrides"]["hidden_act"] == "relu"
-    hparams["model_hparam_overrides"]["hidden_act"] = "swish"
-    with pytest.raises(CheckpointError, match="Received: hidden_act='swish'"):
-        original.read(str(tmp_path), hparams)
-    del hparams["model_hparam_overrides"]["hidden_act"]
-    read = original.read(str(tmp_path), hparams)
-    assert read.discriminator.hidden_act == "gelu"
-
-
 def test_the_original_has_the_error_function_only(tmp_path):
     written = models.with_hidden_act(models.finetuned(), "gelu_new")
     (line,) = notices.of(original.write, written, str(tmp_path))
@@ -368,9 +323,6 @@ def test_the_original_has_the_error_function_only(tmp_path):
 
 def zeros(*shape):
     return np.zeros(shape, np.float32)
-
-
-BIAS = "encoder/layer_1/output/dense/bias"
 
 
 @pytest.mark.parametrize(
@@ -391,19 +343,6 @@ BIAS = "encoder/layer_1/output/dense/bias"
             "generator_ltr and generator_rtl must be of one size.* differ",
         ),
         (
-            models.finetuned(),
-            {
-                f"electra/{BIAS}": None,
-                f"electra/{BIAS.replace('_1/', '_99999999/')}": zeros(8),
-            },
-            "expected the layers 0 to 2 .* number 99999999",
-        ),
-        (
-            models.finetuned(),
-            {"task_specific/letters/lstm/kernel": zeros(1)},
-            "Expected a head of the original in task_specific/letters",
-        ),
-        (
             Checkpoint({}),
             {"roberta/embeddings/word_embeddings": zeros(2, 2)},
             "Expected an ELECTRA in .* Received: .*scopes roberta",
@@ -418,33 +357,3 @@ def test_refuses_tensors_of_no_whole_electra(
     original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
     with pytest.raises(CheckpointError, match=message):
         original.read(str(tmp_path), models.HPARAMS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "message"),
-    [
-        (
-            "classification",
-            {"hidden_activation": "gelu"},
-            "has a hidden layer, unlike",
-        ),
-        ("tagging", {"segment": 0}, "has segment=0, unlike"),
-        (
-            "classification",
-            {
-                "options": {
-                    "pooling": "mean",
-                    "windows": {"stride": 4, "max_windows": 2},
-                }
-            },
-            "has pooling=mean, windows, unlike",
-        ),
-    ],
-)
-def test_says_what_the_original_answers_otherwise(
-    tmp_path, kind, changes, message
-):
-    usual, other = models.finetuned(kind), models.finetuned(kind, 3, changes)
-    assert not notices.of(original.write, usual, str(tmp_path / "usual"))
-    (line,) = notices.of(original.write, other, str(tmp_path / "other"))
-    assert message in line
