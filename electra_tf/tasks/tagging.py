@@ -233,9 +233,8 @@ class TaggingTask(Task):
         """The sentences of a split, as in its file."""
         if self.source:
             return self.source.sentences(split, self.labels[-1])
-        if self.as_original:
-            return conll.read_as_original(self.files[split], self.tag_column)
-        return conll.read(self.files[split], self.tag_column)
+        path = self.files[split]
+        return conll.read(path, self.tag_column, self.as_original)
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -95,8 +96,13 @@ def finished(data):
 def test_windows_read_what_the_cut_does_not(data, finished):
     """The label is decided by words behind the longest input."""
     assert finished[1]["dev"]["accuracy_mean"] >= 95.0
-    cut = run(make_config(data, data / "cut", long_texts="cut"))
+    before = set(threading.enumerate())
+    config = make_config(data, data / "cut", long_texts="cut")
+    assert config.run.async_checkpoints
+    cut = run(config)
     assert 35.0 <= cut["dev"]["accuracy_mean"] <= 65.0
+    # None keeps a model that is finished.
+    assert set(threading.enumerate()) <= before
 
 
 def read_predictions(config):

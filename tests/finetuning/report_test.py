@@ -129,8 +129,8 @@ def test_a_row_as_it_is_shown():
         "(an empty text)",
         'taken for <b dir="auto">없음</b> ·',
         # What is wrong is never called certain.
-        'labelled <b dir="auto">&lt;i&gt;</b> · &lt;i&gt; with 0.1 %, 없음 with '
-        "99.9 %",
+        'labelled <b dir="auto">&lt;i&gt;</b> · &lt;i&gt; with 0.1 %, ',
+        "없음 with 99.9 %",
         "2 of 2 answers are wrong",
     ):
         assert part in page, part

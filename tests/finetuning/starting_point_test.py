@@ -87,7 +87,7 @@ def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch):
         discriminator=start.encoder_config,
         vocabulary=vocabulary.Vocabulary((*helpers.VOCAB, *"1234"), True),
     )
-    monkeypatch.setattr(reading, "read_checkpoint", lambda path: found)
+    monkeypatch.setattr(reading, "read_checkpoint", lambda *args: found)
     config = finetuning_configs.FinetuningConfig(
         "old",
         finetuning_configs.FinetuningDataConfig(

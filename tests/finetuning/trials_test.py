@@ -3,17 +3,13 @@
 import dataclasses
 import json
 import pathlib
-import re
 import shutil
-import threading
 
 import pytest
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import (
-    finetune,
-)
+from electra_tf.finetuning import finetune
 from tests import helpers, notices
 from tests.finetuning import runs
 
@@ -51,14 +47,6 @@ def finished(whole, no_training):
     kept.rename(whole)
 
 
-def test_no_thread_keeps_a_model_that_is_finished(whole, tmp_path):
-    before = set(threading.enumerate())
-    run_config = helpers.finetuning_run_config(tmp_path / "model")
-    assert run_config.async_checkpoints
-    run(make_config(whole, run=run_config, num_trials=2))
-    assert set(threading.enumerate()) <= before
-
-
 def with_test(folder):
     return make_config(folder, {"test_file": f"{folder}/test.tsv"})
 
@@ -79,24 +67,14 @@ def test_the_same_again_is_read(finished):
 
 
 def rename_a_label(folder):
-    for name, rows in (
-        *(("train", TRAIN), ("dev", runs.DEV), ("test", runs.TEST)),
-    ):
-        helpers.write_tsv(
-            folder / f"{name}.tsv",
-            [(text, label.replace("no", "zero")) for text, label in rows],
-        )
+    for path in folder.glob("*.tsv"):
+        path.write_text(path.read_text().replace("\tno", "\tzero"))
 
 
 def swap_the_labels_of_dev(folder):
     other = {"yes": "no", "no": "yes"}
-    helpers.write_tsv(
-        folder / "dev.tsv", [(t, other[of]) for t, of in runs.DEV]
-    )
-
-
-def change_a_text_of_test(folder):
-    helpers.write_tsv(folder / "test.tsv", [("wa wa", "yes"), *runs.TEST[1:]])
+    rows = [(text, other[label]) for text, label in runs.DEV]
+    helpers.write_tsv(folder / "dev.tsv", rows)
 
 
 def exchange_two_tokens(folder):
@@ -113,9 +91,12 @@ def pretrain_anew(folder):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (rename_a_label, "labels, rows dev, rows test, rows train"),
-        (swap_the_labels_of_dev, "rows dev"),
-        (change_a_text_of_test, "rows test"),
+        (
+            rename_a_label,
+            "labels.letters, rows.letters.dev, rows.letters.test, "
+            "rows.letters.train",
+        ),
+        (swap_the_labels_of_dev, "rows.letters.dev"),
         (exchange_two_tokens, "vocabulary"),
         (pretrain_anew, "initial weights"),
     ],
@@ -127,12 +108,10 @@ def test_what_has_changed_is_refused_and_nothing_written(
     before = contents(finished / "model")
     with pytest.raises(errors.ConfigError) as caught:
         run(with_test(finished))
-    names = re.sub("(labels|rows)( ?)", r"\1.letters\2", names)
     assert str(caught.value) == (
         f"{finished}/model/trial_1 holds a model of other data. This run "
-        f"differs in: {names.replace('letters ', 'letters.')}. Choose another "
-        "--model_dir, or bring back what was there to go on with that run; "
-        "--eval_only scores other rows"
+        f"differs in: {names}. Choose another --model_dir, or bring back what "
+        "was there to go on with that run; --eval_only scores other rows"
     )
     assert contents(finished / "model") == before
 
@@ -145,16 +124,15 @@ def test_settings_of_a_trial_are_refused_before_anything_is_written(finished):
     assert contents(finished / "model") == before
 
 
-def forget_digests(folder, **changes):
+def forget_digests(folder):
     path = folder / "model" / "trial_1" / "trial.json"
     claim = helpers.read_json(path)
     del claim["digests"]
-    path.write_text(json.dumps(claim | changes))
+    path.write_text(json.dumps(claim))
 
 
-@pytest.mark.parametrize("changes", [{}, {"digests": {"format": 0}}])
-def test_a_directory_of_another_version_is_refused(finished, changes):
-    forget_digests(finished, **changes)
+def test_a_directory_of_another_version_is_refused(finished):
+    forget_digests(finished)
     before = contents(finished / "model")
     with pytest.raises(errors.ConfigError, match="is of another version"):
         run(with_test(finished))
@@ -251,11 +229,9 @@ def test_rows_without_labels_are_predicted_with_a_word(finished):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("trial_1/results.json", {"trial": None}, "results.json lacks trial"),
         ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
         ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
         ("model.json", {"kind": None}, "model.json lacks kind"),
-        ("model.json", {"encoder": None}, "model.json lacks encoder"),
     ],
 )
 def test_a_damaged_record_is_named(finished, name, change, message):
