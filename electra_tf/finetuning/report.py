@@ -275,12 +275,9 @@ def _calibration(rows: Sequence["Row"], kind: str, chart: str) -> Html:
     axes.set_xlabel("how sure it is, %")
     axes.set_ylabel("how often it is right, %", color=charts.MUTED)
     axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
-    style = {"ha": "center", "color": charts.MUTED, "fontsize": 8}
-    for middle, share, count in zip(10 * bins + 5, shares, counts, strict=True):
-        # The more rows, the more a bar can be trusted.
-        alpha = 0.25 + 0.75 * count / counts.max()
-        axes.bar(middle, share, width=9, color=charts.ACCENT, alpha=alpha)
-        axes.text(middle, share + 1.5, f"{count:,}", **style)
+    bars = axes.bar(10 * bins + 5, shares, 9, color=charts.ACCENT, alpha=0.6)
+    numbers = [f"{count:,}" for count in counts]
+    axes.bar_label(bars, numbers, color=charts.MUTED, fontsize=8)
     style = {"color": charts.INK, "markeredgecolor": charts.SURFACE}
     axes.plot(sureness, shares, "o", markersize=4, **style)
     ticks = range(0, 101, 20)

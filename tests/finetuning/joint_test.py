@@ -14,15 +14,6 @@ from tests import helpers
 from tests.finetuning import finetune_test
 
 
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """A folder with a pre-trained model and its vocabulary."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    helpers.write_pretrained(folder / "pretrained")
-    helpers.write_vocab(folder)
-    return folder
-
-
 def make_config(pretrained, model_dir, task_names, data_dir, **changes):
     """A run of tasks by name."""
     files = dict.fromkeys(("train_file", "dev_file", "test_file"), "")
@@ -89,6 +80,9 @@ def test_several_tasks_train_in_one_model(joint):
     assert trial["num_train_steps"] == 8
     log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
     assert {"rte_loss", "sts_loss"} <= set(log[-1])
+    for line in (line for line in log if line["split"] == "heldout"):
+        scores = line["rte_accuracy"], line["sts_spearman"]
+        assert line["dev_score"] == pytest.approx(sum(scores) / 2)
     # The encoder is narrower than ELECTRA-Small.
     assert trial["learning_rate"] == 2e-3
     about = helpers.read_json(f"{config.run.model_dir}/model.json")
