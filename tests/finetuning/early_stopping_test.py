@@ -254,6 +254,33 @@ def test_without_a_score_that_is_a_number_the_last_weights_count(
     assert exported(config).global_step == 6
 
 
+def test_the_dev_score_is_the_mean_of_the_main_metrics(folder, monkeypatch):
+    found = evaluation.Evaluation(
+        {},
+        {
+            "a": {"dev": {"accuracy": 50.0, "loss": 2.0}},
+            "b": {"dev": {"spearman": 20.0}},
+        },
+        {},
+        [],
+    )
+    asked = evaluation.Evaluator.__new__(evaluation.Evaluator)
+    monkeypatch.setattr(evaluation.Evaluator, "ask", lambda *args: found)
+
+    class Data:
+        def __init__(self, name, main_metric):
+            self.task = self
+            self.name, self.main_metric = name, main_metric
+
+    asked._predictors = [
+        (Data("a", "accuracy"), None),
+        (Data("b", "spearman"), None),
+    ]
+    assert asked.ask_dev()["dev_score"] == 35.0
+    found.scores["b"]["dev"]["spearman"] = None
+    assert "dev_score" not in asked.ask_dev()
+
+
 def test_evaluations_are_every_epoch_or_as_often_as_asked(folder):
     from electra_tf.finetuning import preparation
 

@@ -1,11 +1,10 @@
 """Tests of gin/finetune: every file can be used as it is."""
 
 import pathlib
-import re
 
 import pytest
 
-from electra_tf import configs, run_finetuning
+from electra_tf import configs
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.tasks import by_name
@@ -90,12 +89,6 @@ def test_a_run_without_the_file_has_the_defaults_of_the_file(tmp_path):
 def run(*flags):
     """The command; none of these comes as far as TensorFlow."""
     return helpers.execute("-m", "electra_tf.run_finetuning", *flags)
-
-
-def test_help_shows_the_flags():
-    shown = run("--help").stdout
-    for name in ("gin_file", "model_dir", *run_finetuning.BINDINGS):
-        assert re.search(rf"  --(\[no\])?{name}:", shown), name
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,6 @@ def test_several_tasks_train_in_one_model(joint):
     assert trial["num_train_steps"] == 8
     log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
     assert {"rte_loss", "sts_loss"} <= set(log[-1])
-    for line in (line for line in log if line["split"] == "heldout"):
-        scores = line["rte_accuracy"], line["sts_spearman"]
-        assert line["dev_score"] == pytest.approx(sum(scores) / 2)
     # The encoder is narrower than ELECTRA-Small.
     assert trial["learning_rate"] == 2e-3
     about = helpers.read_json(f"{config.run.model_dir}/model.json")
