@@ -199,15 +199,7 @@ class _Plan:
     between groups lie elsewhere in every epoch.
 
     So the rows of an epoch follow from the one before, and all of them from the
-    seed.
-
-    Attributes:
-      lengths: <int>[N].
-      max_length: L.
-      seed: See `train_dataset`.
-      batch_size: B, of all parts.
-      bucketed: See `train_dataset`.
-      length_step: See `train_dataset`.
+    seed. `lengths` is <int>[N], `batch_size` that of all parts.
     """
 
     lengths: np.ndarray
@@ -245,12 +237,7 @@ class _Plan:
         return int(self._padded_lengths[rows[rows != PADDING]].max())
 
     def _plan_epoch(self, epoch: int, before: np.ndarray) -> np.ndarray:
-        """Row numbers <int64>[batches, B].
-
-        Args:
-          epoch: From 0.
-          before: The same of the epoch before; ignored in the first one.
-        """
+        """Row numbers <int64>[batches, B], after those of the epoch before."""
         random = np.random.default_rng([self.seed, epoch])
         rows = random.permutation(self.num_rows)
         if not self.bucketed:

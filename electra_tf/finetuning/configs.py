@@ -44,12 +44,12 @@ class FinetuningDataConfig:
       vocab_file: The vocabulary of the pre-trained model; empty for the one
         beside `init_checkpoint`.
       test_file: Like `train_file`; empty for none. Labels may be missing.
-      do_lower_case: Lower-case the text. None for what the vocabulary was made
-        for, if that is written beside it, otherwise yes.
+      do_lower_case: Lower-case the text; None for what the vocabulary or the
+        checkpoint says: see `checkpoints.reading.read_checkpoint`.
       strip_accents: Drop accents while lower-casing; None likewise.
       text_cleaning: What is done to text before that, in exported models too,
         see `text.cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
-        None likewise, otherwise nothing.
+        None for that of the vocabulary.
       max_seq_length: Longer texts are cut.
       long_texts: 'cut', or 'windows': such a text is read in windows of
         `max_seq_length` that overlap, and its logits are the mean of theirs, in

@@ -70,14 +70,9 @@ def make_predictor(
 
 
 def _join(name: str, parts: list[np.ndarray]) -> np.ndarray:
-    """The outputs of all batches, some of which were cut shorter than others.
+    """The outputs [N, ...] of all batches, some cut shorter than others.
 
-    Args:
-      name: Of the output; "start_logits" and "end_logits" rate positions.
-      parts: [B, ...] each.
-
-    Returns:
-      [N, ...], filled up as positions behind the text are by the head.
+    They are filled up as positions behind the text are by the head.
     """
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) == 1:

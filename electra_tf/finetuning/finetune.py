@@ -284,10 +284,8 @@ def trained_model(
 def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
     """Gives a model that was trained with patience its best weights.
 
-    Returns:
-      "best_step", whose weights these now are; None where the dev score was
-      never finite, and these are the last; "last_step", where training ended,
-      and "evaluations_since_best".
+    "best_step" is None where the dev score was never finite, and the weights
+    are the last.
     """
     directory = plan.run.model_dir
     best, num_since = metrics_log.best_evaluation(
@@ -318,10 +316,6 @@ def _refuse_changes(plan: RunPlan) -> None:
     """Refuses a model directory whose trials are others than those planned.
 
     Nothing is written, so that all in the directory still belongs together.
-
-    Raises:
-      ConfigError: If a trial there has other settings, or rows, labels,
-        vocabulary or initial weights are not those that it was trained with.
     """
     planned = {trial.number: trial for trial in plan.trials}
     for number in model_directory.trial_numbers(plan.config.run.model_dir):
@@ -346,11 +340,7 @@ def _refuse_changes(plan: RunPlan) -> None:
 
 
 def _read_claim(directory: str, trial: Trial | None) -> dict | None:
-    """What the folder of a trial says of it; None where it says nothing.
-
-    Raises:
-      ConfigError: If it is of another trial than this one.
-    """
+    """What the folder of a trial says of it; refuses that of another trial."""
     path = os.path.join(directory, model_directory.TRIAL_FILE)
     if not os.path.exists(path):
         return None

@@ -232,11 +232,7 @@ def _weighted(
     folds: Sequence[Sequence[TaskData]],
     of_rows: dict[str, dict],
 ) -> list[list[TaskData]]:
-    """The tasks of each fold, with the weights of classes in their rows.
-
-    With folds each model's weights come from its own rows, and differ a little
-    from those over all, which `of_rows` gets.
-    """
+    """The tasks of each fold, with the weights of classes in their rows."""
     given = config.weights_of_classes
     assert given is not None
     for rows in data:

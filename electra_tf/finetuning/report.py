@@ -275,12 +275,9 @@ def _calibration(rows: Sequence["Row"], kind: str, chart: str) -> Html:
     axes.set_xlabel("how sure it is, %")
     axes.set_ylabel("how often it is right, %", color=charts.MUTED)
     axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
-    style = {"ha": "center", "color": charts.MUTED, "fontsize": 8}
-    for middle, share, count in zip(10 * bins + 5, shares, counts, strict=True):
-        # The more rows, the more a bar can be trusted.
-        alpha = 0.25 + 0.75 * count / counts.max()
-        axes.bar(middle, share, width=9, color=charts.ACCENT, alpha=alpha)
-        axes.text(middle, share + 1.5, f"{count:,}", **style)
+    bars = axes.bar(10 * bins + 5, shares, 9, color=charts.ACCENT, alpha=0.6)
+    numbers = [f"{count:,}" for count in counts]
+    axes.bar_label(bars, numbers, color=charts.MUTED, fontsize=8)
     style = {"color": charts.INK, "markeredgecolor": charts.SURFACE}
     axes.plot(sureness, shares, "o", markersize=4, **style)
     ticks = range(0, 101, 20)
@@ -348,75 +345,46 @@ def worst_rows(rows: Sequence[Row], kind: str, labels: Sequence[str]) -> Html:
     lines: dict[tuple[str, ...], Html] = {}
     for row, _, note in wrong:
         if row.texts not in lines and len(lines) < _NUM_WRONG_ROWS:
-            lines[row.texts] = _line(row, kind, note)
+            lines[row.texts] = _line(row, note)
     counted = f"{len(wrong):,} of {len(rows):,} answers are wrong. "
     return fill(
         _BLOCKS["worst"],
         counted="" if kind == "regression" else counted,
-        order=_BLOCKS[f"order_of_{kind}"],
         rows=list(lines.values()),
     )
 
 
-def _line(row: Row, kind: str, note: str) -> Html:
+def _line(row: Row, note: str) -> Html:
     """The texts of a row, and what is said of it."""
-    texts, block = [*row.texts], "said"
-    values = {"label": row.label, "prediction": row.prediction, "note": note}
-    if kind == "question_answering":
-        # The passage is long.
-        texts = texts[1:2]
-        values["prediction"] = row.prediction or "nothing"
-        values["label"] = row.label or "no answer"
     shown = []
-    if kind == "tagging":
-        block, words = "note", row.texts[0].split(" ")
-        pairs = [*zip(_tags(row.prediction), _tags(row.label), strict=True)]
-        tagged: list[str] = [
-            word
-            if label == tag
-            else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
-            for word, (tag, label) in zip(words, pairs, strict=True)
-        ]
-        texts, shown = [], [fill(_BLOCKS["tags"], words=tagged)]
-    for text in texts:
+    for text in row.texts:
         if len(text) > _MOST_CHARACTERS:
             text = text[:_MOST_CHARACTERS] + " …"
         shown.append(fill(_BLOCKS["text"], text=text or Html(_BLOCKS["empty"])))
-    said = fill(_BLOCKS[block], **values)
+    said = fill(
+        _BLOCKS["said"],
+        label=row.label or "nothing",
+        prediction=row.prediction or "nothing",
+        note=note,
+    )
     return fill(_BLOCKS["row"], texts=shown, said=said)
-
-
-def _percent(probability: float) -> str:
-    """Never 100 % of what is wrong, nor 0 of what is right."""
-    return f"{min(max(100 * probability, 0.1), 99.9):.1f} %"
-
-
-def _labels(cell: str) -> list[str]:
-    return cell.split(task_head.LABEL_SEPARATOR)
-
-
-def _tags(cell: str) -> list[str]:
-    # "-" stands for a word that no model saw.
-    return ["O" if tag == "-" else tag for tag in cell.split(" ")]
 
 
 # Of each kind: how wrong a row is, 0 where it is right, and a note on it.
 
 
-def _rate_class(row: Row, labels: Sequence[str]) -> tuple[float, str]:
-    error = 0.0 if row.label == row.prediction else max(row.scores)
-    right = dict(zip(labels, row.scores, strict=True)).get(row.label, 0.0)
-    return error, f"{_percent(error)} against {_percent(right)}"
-
-
 def _rate_decisions(row: Row, labels: Sequence[str]) -> tuple[float, str]:
-    wrong = {
-        label: probability
-        for label, probability in zip(labels, row.scores, strict=True)
-        if (label in _labels(row.label)) != (label in _labels(row.prediction))
-    }
-    errors = [abs((x in _labels(row.label)) - p) for x, p in wrong.items()]
-    note = ", ".join(f"{x} with {_percent(p)}" for x, p in wrong.items())
+    """How sure a model is of a wrong label, or that a right one is wrong."""
+    probabilities = dict(zip(labels, row.scores, strict=True))
+    right, given = (
+        set(cell.split(task_head.LABEL_SEPARATOR))
+        for cell in (row.label, row.prediction)
+    )
+    wrong = {x: p for x, p in probabilities.items() if x in right ^ given}
+    # Never 100 % of what is wrong, nor 0 of what is right.
+    shares = {x: min(max(100 * p, 0.1), 99.9) for x, p in wrong.items()}
+    note = ", ".join(f"{x} with {share:.1f} %" for x, share in shares.items())
+    errors = [abs((x in right) - p) for x, p in wrong.items()]
     return max(errors, default=0.0), note
 
 
@@ -426,10 +394,14 @@ def _rate_number(row: Row, labels: Sequence[str]) -> tuple[float, str]:
 
 
 def _rate_tags(row: Row, labels: Sequence[str]) -> tuple[float, str]:
-    is_right = _tags(row.prediction) == _tags(row.label)
+    # "-" stands for a word that no model saw.
+    given, right = (
+        ["O" if tag == "-" else tag for tag in cell.split(" ")]
+        for cell in (row.prediction, row.label)
+    )
     # Above 0 also for a sentence of which no word was seen.
-    error = 0.0 if is_right else max(row.scores[0], 1e-9)
-    return error, f"sure of each word with {_percent(row.scores[0])} or more"
+    error = 0.0 if given == right else max(row.scores[0], 1e-9)
+    return error, f"sure of each word with {100 * row.scores[0]:.1f} % or more"
 
 
 def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, str]:
@@ -442,11 +414,11 @@ def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, str]:
         else not answer
         for answer in answers
     )
-    return 1.0 - share, row.texts[0]
+    return 1.0 - share, ""
 
 
 _RATES = {
-    "classification": _rate_class,
+    "classification": _rate_decisions,
     "multi_label_classification": _rate_decisions,
     "regression": _rate_number,
     "tagging": _rate_tags,

@@ -15,8 +15,6 @@ from electra_tf.finetuning.task_data import TaskData
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3
 _NOT_SHOWN = ("loss", "total")
-# Of more labels those with the lowest F1 are in the table.
-_MOST_LABELS = 30
 
 _SETTINGS = ("learning_rate", "num_train_epochs")
 
@@ -245,12 +243,9 @@ def counted_trials(results: dict) -> list[int]:
 def format_results(results: dict) -> str:
     """The results as tables of text, without a line end at the end."""
     lines = []
-    for name, of_task in tasks_of(results).items():
+    for name in tasks_of(results):
         table = score_table(results, name)
         lines += [table.title, *_aligned([table.header, *table.rows]), ""]
-        for split, report in of_task.get("report", {}).items():
-            title = f"{name}, {split}, trial {report['trial']}"
-            lines += [*format_report(title, report), ""]
     return "\n".join([*lines, *remarks(results)]).rstrip("\n")
 
 
@@ -269,23 +264,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         f"  {'  '.join(cells)}".rstrip() for cells in zip(*columns, strict=True)
     ]
-
-
-def format_report(title: str, report: dict) -> list[str]:
-    """A report as lines, of many labels those with the lowest F1."""
-    classes, columns = report["classes"], ("precision", "recall", "f1")
-    title, shown = f"{title}, by label:", list(classes)
-    if len(classes) > _MOST_LABELS:
-        shown = sorted(classes, key=lambda x: classes[x]["f1"])[:_MOST_LABELS]
-        title += f" the {_MOST_LABELS} of {len(classes)} with the lowest F1"
-    rows = [["", *columns, "support"]]
-    for label in shown:
-        scores = [_number(classes[label][name]) for name in columns]
-        rows.append([label, *scores, str(classes[label]["support"])])
-    for name in ("macro", "weighted"):
-        f1 = _number(report[f"{name}_f1"])
-        rows.append([f"{name} F1", "", "", f1, ""])
-    return [title, *_aligned(rows)]
 
 
 def confusions(

@@ -10,11 +10,11 @@ import numpy as np
 from electra_tf import configs, errors, files, validation
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.model.task_head import TaskHead
 from electra_tf.tasks import tagging, text_tasks
 from electra_tf.tasks.task import Task
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import tokenization
 
 # Kinds whose labels are a list in the task.
 _WITH_LABELS = ("classification", "multi_label_classification", "tagging")
@@ -65,13 +65,9 @@ def read(config: FinetuningConfig) -> StartingPoint:
       ValueError: If one cannot be read, they do not fit together, or they are
         not what the configuration expects.
     """
-    source = config.init_checkpoint
-    treatment = {n: getattr(config.data, n) for n in vocabulary.TREATMENT}
-    if config.data.vocab_file:  # Whose treatment of text it is then.
-        treatment = {}
+    source, data = config.init_checkpoint, config.data
     checkpoint = reading.read_checkpoint(
-        source,
-        **{n: value for n, value in treatment.items() if value is not None},
+        source, data.vocab_file, data.do_lower_case, data.strip_accents
     )
     if checkpoint.discriminator is None:
         raise errors.ConfigError(
@@ -88,20 +84,14 @@ def read(config: FinetuningConfig) -> StartingPoint:
     encoder_config = typing.cast(
         configs.EncoderConfig, checkpoint.discriminator
     )
-    vocab, vocab_source = checkpoint.vocabulary, source
-    if config.data.vocab_file:
-        vocab_source = config.data.vocab_file
-        vocab = vocabulary.in_place_of(
-            vocab, vocabulary.load(vocab_source), vocab_source
-        )
+    vocab = checkpoint.vocabulary
     if vocab is None:
         raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "
-            f"vocabulary beside {vocab_source}"
+            f"vocabulary beside {source}"
         )
-    if config.data.do_lower_case is None:
-        for note in vocab.case_notes():
-            errors.warn(f"{source}: {note}")
+    if data.text_cleaning is not None:
+        vocab = dataclasses.replace(vocab, text_cleaning=data.text_cleaning)
     expected = config.expected_encoder or {}
     validation.require_same(
         expected,
@@ -110,13 +100,6 @@ def read(config: FinetuningConfig) -> StartingPoint:
         way_out="Choose another --init_checkpoint; what nothing says of it "
         f"({', '.join(checkpoint.assumed)}), hparams.json beside it may say",
     )
-    vocab = _treated_as_wanted(vocab, config.data, vocab_source)
-    if len(vocab.tokens) != encoder_config.vocab_size:
-        raise errors.ConfigError(
-            f"Expected the vocabulary of {source} with "
-            f"{encoder_config.vocab_size} entries. Received: "
-            f"{config.data.vocab_file} with {len(vocab.tokens)}"
-        )
     if config.dropout is not None:
         encoder_config = dataclasses.replace(
             encoder_config,
@@ -131,33 +114,6 @@ def read(config: FinetuningConfig) -> StartingPoint:
         config.keep_head,
         tokenization.FullTokenizer(vocab),
     )
-
-
-def _treated_as_wanted(
-    vocab: vocabulary.Vocabulary, data: FinetuningDataConfig, source: str
-) -> vocabulary.Vocabulary:
-    """A vocabulary with the treatment of text that is wanted, or its own.
-
-    Raises:
-      ConfigError: If it was made for another one than is wanted.
-    """
-    made_for = vocab.treatment()
-    if vocab.text_cleaning == "none":  # Nothing says so.
-        del made_for["text_cleaning"]
-    default = {"do_lower_case": vocab.lower_cases(), "strip_accents": True}
-    settings: dict[str, typing.Any] = default | made_for
-    for name in ("do_lower_case", "strip_accents", "text_cleaning"):
-        wanted = getattr(data, name)
-        # Without lower-casing, accents are kept whatever is said of them.
-        counts = name != "strip_accents" or settings["do_lower_case"]
-        if counts and wanted not in (None, made_for.get(name, wanted)):
-            raise errors.ConfigError(
-                f"FinetuningDataConfig.{name} must be {made_for[name]!r}, as "
-                f"for {source}. Received: {name}={wanted!r}"
-            )
-        if wanted is not None:
-            settings[name] = wanted
-    return dataclasses.replace(vocab, **settings)
 
 
 def with_head(start: StartingPoint, task: Task) -> StartingPoint:

@@ -297,9 +297,9 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
 
     Returns:
       Of "train" the rows that are copies of rows before them, and of every
-      other split those that are in "train", too: "num_rows", of these
-      "num_with_other_label", and "line", where there are any, which says so.
-      Nothing for a task that does not say what its texts are.
+      other split those that are in "train", too: "num_rows", and "line", where
+      there are any, which says so. Nothing for a task that does not say what
+      its texts are.
     """
     texts = {split: _texts(data, split) for split in data.examples}
     if texts.get("train") is None or None in texts.values():
@@ -314,42 +314,22 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
             for row, of_row in enumerate(of_split or ())
             if of_row in first and (split, row) != ("train", first[of_row])
         ]
-        others = []
-        for row in rows:
-            seen = _label(data.examples["train"][first[(of_split or ())[row]]])
-            if _label(data.examples[split][row]) not in (None, seen):
-                others.append(row)
-        num = {"num_rows": len(rows), "num_with_other_label": len(others)}
-        counts[split] = num
+        counts[split] = {"num_rows": len(rows)}
         if not rows:
             continue
         what, advice = "are in train, too", "scores of these mean little"
         if split == "train":
             what, advice = "are copies of others", "they count as often"
             advice = "copies are in one fold" if has_folds else advice
-        if others:
-            what += f", {len(others)} of them with another label"
-        example = data.examples[split][(others or rows)[0]]
+        example = data.examples[split][rows[0]]
+        place = f"number {getattr(example, 'eid', 0) + 1}"
+        if source := getattr(example, "source", None):
+            place = f"row {source[1]} of {os.path.basename(source[0])}"
         counts[split]["line"] = (
             f"{split}: {len(rows)} of {data.num_rows[split]} rows {what}, such "
-            f"as {_place(example)}; {advice}"
+            f"as {place}; {advice}"
         )
     return counts
-
-
-def _label(example: object) -> object:
-    """The label, or labels, of a row; None where they are not known."""
-    is_known = getattr(example, "has_label", True)
-    is_known &= getattr(example, "has_labels", True)
-    label = getattr(example, "labels", ()) or getattr(example, "label", None)
-    return label if is_known else None
-
-
-def _place(example: object) -> str:
-    """Where a row is, in words."""
-    if source := getattr(example, "source", None):
-        return f"row {source[1]} of {os.path.basename(os.fspath(source[0]))}"
-    return f"number {getattr(example, 'eid', 0) + 1}"
 
 
 def warn_of_unknown_words(data: TaskData) -> None:

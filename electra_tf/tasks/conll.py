@@ -25,7 +25,9 @@ class Sentence(typing.NamedTuple):
     row: int
 
 
-def read(path: str | os.PathLike, tag_column: int = -1) -> list[Sentence]:
+def read(
+    path: str | os.PathLike, tag_column: int = -1, as_original: bool = False
+) -> list[Sentence]:
     """Reads sentences, and leaves out the comments above them.
 
     A row with tabs is separated by tabs, another one by spaces: a no-break
@@ -36,13 +38,15 @@ def read(path: str | os.PathLike, tag_column: int = -1) -> list[Sentence]:
       path: A file with blank rows between sentences. The word is in the first
         column.
       tag_column: Where the tag is; negative ones count from the end.
+      as_original: Columns are separated by any white space, there are no
+        comments, and what is behind the last blank row is dropped.
 
     Raises:
       ValueError: If the file cannot be read, rows have different numbers of
         columns, or lack the tag.
     """
     path = os.fspath(path)
-    blocks = _blocks(path)
+    blocks = _blocks(path, as_original)
     rows = [cells for block in blocks for _, cells in block]
     plain = [r for r in rows if r[0] != _DOCUMENT and not r[0].startswith("#")]
     least = max(2, tag_column + 1, -tag_column)
@@ -51,77 +55,47 @@ def read(path: str | os.PathLike, tag_column: int = -1) -> list[Sentence]:
 
     def is_above(row: tuple[int, list[str]]) -> bool:
         cells = row[1]
-        if not cells[0].startswith("#"):
+        if as_original or not cells[0].startswith("#"):
             return cells[0] == _DOCUMENT
         return len(cells) != width or cells[tag_column] not in known
 
     blocks = [list(itertools.dropwhile(is_above, block)) for block in blocks]
     blocks = [block for block in blocks if block]
     if not blocks:
-        _refuse_no_sentences(path)
+        raise ValueError(
+            "Expected sentences with a blank row after each. Received: none "
+            f"in {path!r}."
+        )
     for row, cells in itertools.chain(*blocks):
-        if len(cells) != width or not cells[0]:
-            _refuse_row(path, row, " ".join(cells), width)
-    return [_sentence(block, tag_column) for block in blocks]
+        fits = len(cells) == width or (as_original and len(cells) >= least)
+        if not fits or not cells[0]:
+            what = "a word and a tag" if width == 2 else f"{width} columns"
+            raise ValueError(
+                f"Expected {what}, separated by tabs or spaces, as in other "
+                f"rows. Received: {' '.join(cells)!r} in {path!r}, row {row}."
+            )
+    sentences = []
+    for block in blocks:
+        words, tags = (
+            tuple(cells[column] for _, cells in block)
+            for column in (0, tag_column)
+        )
+        sentences.append(Sentence(words, tags, block[0][0]))
+    return sentences
 
 
-def _refuse_no_sentences(path: str) -> typing.NoReturn:
-    raise ValueError(
-        "Expected sentences with a blank row after each. Received: none in "
-        f"{path!r}."
-    )
-
-
-def _sentence(block, tag_column: int) -> Sentence:
-    rows, cells = zip(*block, strict=True)
-    words, tags = (tuple(row[c] for row in cells) for c in (0, tag_column))
-    return Sentence(words, tags, rows[0])
-
-
-def _blocks(path: str) -> list[list[tuple[int, list[str]]]]:
+def _blocks(path: str, as_original: bool) -> list[list[tuple[int, list[str]]]]:
     """Number and columns of the rows between blank ones."""
     blocks: list[list] = [[]]
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             blocks.append([])
+        elif as_original:
+            if (cells := line.split())[0] != _DOCUMENT:
+                blocks[-1].append((number, cells))
         elif "\t" in line:
             cells = line.rstrip("\t ").split("\t")
             blocks[-1].append((number, [cell.strip(" ") for cell in cells]))
         else:
             blocks[-1].append((number, [c for c in line.split(" ") if c]))
-    return blocks
-
-
-def read_as_original(
-    path: str | os.PathLike, tag_column: int = -1
-) -> list[Sentence]:
-    """Reads sentences as the original does.
-
-    Columns are separated by any white space, and what is behind the last blank
-    row is dropped. See `read` for the rest.
-    """
-    path = os.fspath(path)
-    sentences: list[Sentence] = []
-    block: list[tuple[int, list[str]]] = []
-    least = max(2, tag_column + 1, -tag_column)
-    for row, line in enumerate(read_lines(path), start=1):
-        cells = line.split()
-        if not cells and block:
-            sentences.append(_sentence(block, tag_column))
-            block = []
-        elif cells and cells[0] != _DOCUMENT:
-            if len(cells) < least:
-                _refuse_row(path, row, line, least)
-            block.append((row, cells))
-    if not sentences:
-        _refuse_no_sentences(path)
-    return sentences
-
-
-def _refuse_row(path: str, row: int, line: str, width: int) -> None:
-    """Refuses a row with another number of columns."""
-    what = "a word and a tag" if width == 2 else f"{width} columns"
-    raise ValueError(
-        f"Expected {what}, separated by tabs or spaces, as in other rows. "
-        f"Received: {line!r} in {path!r}, row {row}."
-    )
+    return blocks[:-1] if as_original else blocks

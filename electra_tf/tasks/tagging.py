@@ -233,9 +233,8 @@ class TaggingTask(Task):
         """The sentences of a split, as in its file."""
         if self.source:
             return self.source.sentences(split, self.labels[-1])
-        if self.as_original:
-            return conll.read_as_original(self.files[split], self.tag_column)
-        return conll.read(self.files[split], self.tag_column)
+        path = self.files[split]
+        return conll.read(path, self.tag_column, self.as_original)
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""
@@ -461,19 +460,15 @@ class TaggingTask(Task):
 
     @property
     def baseline_name(self):
-        if not self.is_token_level:
-            return f"{OUTSIDE} everywhere"
-        if "train" not in self.files:
+        if not self.is_token_level or "train" not in self.files:
             return ""
         labels = _labels_of(self.read_examples("train"))
         return f"majority class {metrics.commonest(labels)!r}"
 
     def baseline_scores(self, train_examples, examples):
-        """The commonest tag for all words, or no span."""
+        """Those of the commonest tag for all words; no span has any."""
         if not self.is_token_level:
-            # Without a span nothing is found.
-            nothing = metrics.precision_recall_f1(0, 0, 1)
-            return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
+            return {}
         always = metrics.commonest(_labels_of(train_examples))
         labels = np.array(_labels_of(examples))
         return {"accuracy": metrics.accuracy(labels, always)}

@@ -141,11 +141,7 @@ class TextTask(Task):
 
 
 class _LabelsTask(TextTask):
-    """A task whose labels come from a list.
-
-    Attributes:
-      labels: The list; a label's id is its index.
-    """
+    """A task whose labels come from a list; a label's id is its index."""
 
     kind: str
     head: type[heads.PooledHead]

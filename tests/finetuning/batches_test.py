@@ -105,26 +105,17 @@ def test_padding_rows_have_no_weight(tokenizer):
     assert padded_metrics == pytest.approx(metrics, rel=1e-5)
 
 
-def test_rows_keep_their_features():
-    for batch in take(batches.train_dataset(TEN, 3, 2), 5):
-        length = batch["input_ids"].shape[1]
-        for place, row in enumerate(batch["task_eid"]):
-            for name, values in TEN.items():
-                expected = values[row]
-                if expected.shape == (MAX_LENGTH,):
-                    expected = expected[:length]
-                np.testing.assert_array_equal(batch[name][place], expected)
-
-
-def test_batches_are_padded_to_a_multiple_of_a_step():
-    for batch in take(batches.train_dataset(TEN, 3, 2, length_step=16), 10):
+@pytest.mark.parametrize("step", [4, 16])
+def test_batches_are_rows_padded_to_a_multiple_of_a_step(step):
+    for batch in take(batches.train_dataset(TEN, 3, 2, length_step=step), 10):
         longest = batch["input_mask"].sum(axis=-1).max()
-        length = batch["input_ids"].shape[1]
-        # 16 and 32; 48 is beyond the maximum of 40.
-        assert length == min(-(-longest // 16) * 16, MAX_LENGTH)
-        assert batch["input_mask"].shape == (2, length)
-        assert batch["task_weights"].shape == (2, length)
-        assert batch["task_words"].shape == (2, 3)
+        # Of 16 up to 32; 48 is beyond the maximum of 40.
+        length = min(-(-longest // step) * step, MAX_LENGTH)
+        for name, values in TEN.items():
+            expected = values[batch["task_eid"]]
+            if expected.shape == (2, MAX_LENGTH):
+                expected = expected[:, :length]
+            np.testing.assert_array_equal(batch[name], expected, name)
 
 
 # As many rows as RTE, in number and length: every eighth is cut.
@@ -142,9 +133,9 @@ def rows_like_rtes():
     }
 
 
-def epochs_like_rtes(num_epochs, **changes):
+def epochs_like_rtes(num_epochs):
     """For each epoch the number of every row's batch, and the batches' L."""
-    dataset = batches.train_dataset(rows_like_rtes(), 3, BATCH_SIZE, **changes)
+    dataset = batches.train_dataset(rows_like_rtes(), 3, BATCH_SIZE)
     num_batches = -(-len(LIKE_RTE) // BATCH_SIZE)
     for epoch in np.split(
         np.array(take(dataset, num_epochs * num_batches)), num_epochs
@@ -241,32 +232,28 @@ def test_evaluation_has_every_row_once_by_length():
         assert batch["task_eid"].tolist() == numbers.tolist()
 
 
+def evaluated(rows):
+    ((_, batch),) = batches.eval_dataset(rows, 2).as_numpy_iterator()
+    return batch
+
+
 def test_as_many_labels_as_tokens_are_not_cut():
     labels = np.ones((2, MAX_LENGTH), np.int32)
-    rows_with_labels = features([3, 5]) | {
-        "task_label_ids": labels,
-        "task_loss_weights": labels.astype(np.float32),
-    }
-    dataset = batches.eval_dataset(rows_with_labels, 2)
-    ((_, batch),) = dataset.as_numpy_iterator()
+    names = ("task_label_ids", "task_loss_weights")
+    batch = evaluated(features([3, 5]) | dict.fromkeys(names, labels))
     assert batch["input_ids"].shape == (2, 8)
-    assert batch["task_label_ids"].shape == (2, MAX_LENGTH)
-    assert batch["task_loss_weights"].shape == (2, MAX_LENGTH)
+    for name in names:
+        assert batch[name].shape == (2, MAX_LENGTH)
 
 
 def test_more_words_than_tokens_are_not_cut():
     words = (np.arange(MAX_LENGTH) < [[10], [2]]).astype(np.int32)
-    tagged = features([5, 6]) | {
-        "task_labels": words,
-        "task_labels_mask": words.astype(np.float32),
-        "task_labeled_positions": words,
-    }
-    ((_, batch),) = batches.eval_dataset(tagged, 2).as_numpy_iterator()
+    names = ("task_labels", "task_labels_mask", "task_labeled_positions")
+    tagged = features([5, 6]) | dict.fromkeys(names, words)
+    batch = evaluated(tagged)
     assert batch["input_ids"].shape == (2, 8)
-    for name in ("labels", "labels_mask", "labeled_positions"):
-        np.testing.assert_array_equal(batch[f"task_{name}"], words[:, :10])
+    for name in names:
+        np.testing.assert_array_equal(batch[name], words[:, :10])
     # Where there are fewer, all are cut to one length.
-    ((_, batch),) = batches.eval_dataset(
-        {name: values[1:] for name, values in tagged.items()}, 2
-    ).as_numpy_iterator()
+    batch = evaluated({name: values[1:] for name, values in tagged.items()})
     assert batch["task_labels"].shape == batch["input_ids"].shape == (1, 8)

@@ -1,9 +1,9 @@
 """Tests of finetuning/finetune.py."""
 
 import dataclasses
+import json
 import os
 import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -11,46 +11,48 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.formats import electra_tf_format, original
+from electra_tf.checkpoints import reading
 from electra_tf.finetuning import (
     evaluation,
     finetune,
     predictions,
     preparation,
-    starting_point,
     task_data,
 )
-from electra_tf.model import task_head
-from electra_tf.tasks import tagging, text_tasks
+from electra_tf.tasks import text_tasks
 from electra_tf.training import loop
 from tests import helpers, notices, pages
-from tests.checkpoints import models
 from tests.finetuning import runs
 
-TRAIN = [*runs.TRAIN * 4, ("wg wh", "no")]
-run = runs.run
+TRAIN, run, make_config = runs.MANY, runs.run, runs.make_config
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """A folder with a pre-trained model, its vocabulary and a labelled set."""
-    return runs.write_data(tmp_path_factory.mktemp("pretrained"), TRAIN)
-
-
-def make_config(pretrained, model_dir, data=None, **changes):
-    test = {"test_file": str(pretrained / "test.tsv")}
-    return runs.make_config(
-        pretrained, model_dir, test | (data or {}), **changes
-    )
-
-
-@pytest.fixture(scope="module")
-def finished(pretrained, tmp_path_factory):
+def finished(pretrained):
     """A run of two trials and its results."""
-    model_dir = tmp_path_factory.mktemp("finished") / "model"
-    config = make_config(pretrained, model_dir, num_trials=2)
+    config = make_config(pretrained, pretrained / "model", num_trials=2)
     return config, run(config)
+
+
+@pytest.fixture
+def folder(finished, pretrained, monkeypatch):
+    """The folder of that run, which is put back after changes; none trains."""
+    kept = pretrained.parent / "kept"
+    shutil.copytree(pretrained, kept)
+    monkeypatch.setattr(
+        finetune, "make_engine", lambda *args: pytest.fail("trains")
+    )
+    yield pretrained
+    shutil.rmtree(pretrained)
+    kept.rename(pretrained)
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in pathlib.Path(folder).rglob("*")
+        if path.is_file()
+    }
 
 
 def read_tsv(path):
@@ -111,16 +113,6 @@ def test_predictions_are_written(finished):
         assert row[1] == ("no", "yes")[int(np.argmax(scores))]
 
 
-def test_finished_trials_are_not_run_again(finished, monkeypatch):
-    config, results = finished
-
-    def train(*args, **kwargs):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(loop, "train", train)
-    assert run(config) == results
-
-
 class Began(Exception):
     pass
 
@@ -141,25 +133,22 @@ def weights_at_the_start(config, monkeypatch):
 
 
 def test_begins_with_the_pretrained_encoder(pretrained, tmp_path, monkeypatch):
-    found = weights_at_the_start(
-        make_config(pretrained, tmp_path / "model"), monkeypatch
-    )
+    config = make_config(pretrained, tmp_path / "model")
+    weights = weights_at_the_start(config, monkeypatch)
     model = helpers.write_pretrained(tmp_path / "again")
     for variable in model.electra.variables:
         np.testing.assert_array_equal(
-            found[variable.path], variable.numpy(), variable.path
+            weights[variable.path], variable.numpy(), variable.path
         )
-    assert found["task_specific/letters/dense/kernel"].shape == (8, 2)
+    assert weights["task_specific/letters/dense/kernel"].shape == (8, 2)
 
 
 def test_begins_from_scratch_on_demand(pretrained, tmp_path, monkeypatch):
-    found = weights_at_the_start(
-        make_config(pretrained, tmp_path / "model", from_scratch=True),
-        monkeypatch,
-    )
+    config = make_config(pretrained, tmp_path / "model", from_scratch=True)
+    weights = weights_at_the_start(config, monkeypatch)
     model = helpers.write_pretrained(tmp_path / "again")
     kernel = model.electra.embeddings_project.kernel
-    assert (found[kernel.path] != kernel.numpy()).all()
+    assert (weights[kernel.path] != kernel.numpy()).all()
 
 
 def test_predictions_of_text_with_odd_characters(tmp_path):
@@ -296,67 +285,6 @@ def test_goes_on_with_a_head_that_has_the_labels(
         )
 
 
-def test_the_order_of_a_head_without_names():
-    task = text_tasks.ClassificationTask("own", [*map(str, range(11))])
-    head = task_head.TaskHead("classification", "old", None, 11)
-    (note,) = notices.of(starting_point._adopt_labels, task, head, "model")
-    assert task.labels == [*map(str, range(11))]
-    assert note.startswith("nothing says which labels the head of model has: ")
-    task.labels.pop()
-    with pytest.raises(errors.ConfigError, match="Expected the 11 labels"):
-        starting_point._adopt_labels(task, head, "model")
-
-
-def started_with_head(pretrained, tmp_path, **head):
-    """From a fine-tuned model whose head is changed a little, and kept."""
-    whole = models.finetuned(head.pop("kind"), 1)
-    changed = dataclasses.replace(whole.head, **head)
-    electra_tf_format.write(
-        dataclasses.replace(whole, head=changed), str(tmp_path / "model")
-    )
-    return starting_point.read(
-        make_config(
-            pretrained,
-            tmp_path / "finetuned",
-            init_checkpoint=str(tmp_path / "model"),
-            keep_head=True,
-        )
-    )
-
-
-def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
-    start = started_with_head(pretrained, tmp_path, kind="tagging", segment=0)
-    task = tagging.TaggingTask("t", {}, as_original=False, labels=["label 0"])
-    starting_point.with_head(start, task)
-    example = tagging.TaggingExample(0, ("wa",), ("label 0",))
-    features = task.features([example], start.tokenizer, 4)
-    assert not features["segment_ids"].any()
-    assert task.description()["segment"] == 0
-
-
-def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
-    unit = {"min_value": 1.0, "max_value": 5.0, "scale": 4.0}
-    start = started_with_head(
-        pretrained,
-        tmp_path,
-        kind="regression",
-        options=models.finetuned("regression", 1).head.options | unit,
-    )
-    task = text_tasks.RegressionTask("t", 4.0, 4.5, scale=0.5)
-    starting_point.with_head(start, task)
-    example = text_tasks.TextExample(0, "wa", None, "4.5", ("a.tsv", 1))
-    (targets,) = task.label_features([example]).values()
-    assert targets == pytest.approx([(4.5 - 1) / 4])
-    assert task.in_units_of_labels([0.0, 1.0]) == pytest.approx([1, 5])
-
-
-def refusal(config):
-    with pytest.raises(ValueError) as caught:
-        run(config)
-    assert not os.path.exists(config.run.model_dir)
-    return str(caught.value)
-
-
 def test_a_length_beyond_the_positions_is_cut_and_said(pretrained, tmp_path):
     config = make_config(
         pretrained, tmp_path / "model", data={"max_seq_length": 13}
@@ -390,159 +318,275 @@ def test_dropout_of_the_run_and_of_the_classifier_alone(pretrained, tmp_path):
     assert encoder.hidden_dropout_prob == 0.1
 
 
+# --- The same directory again ------------------------------------------------
+
+
+def again(folder, data=None, **changes):
+    return make_config(folder, folder / "model", data, num_trials=2, **changes)
+
+
+def test_finished_trials_are_not_run_again(finished, folder):
+    before = contents(folder / "model" / "trial_1")
+    assert run(finished[0]) == finished[1]
+    assert contents(folder / "model" / "trial_1") == before
+
+
+def rename_a_label(folder):
+    for path in folder.glob("*.tsv"):
+        path.write_text(path.read_text().replace("\tno", "\tzero"))
+
+
+def swap_the_labels_of_dev(folder):
+    other = {"yes": "no", "no": "yes"}
+    rows = [(text, other[label]) for text, label in runs.DEV]
+    helpers.write_tsv(folder / "dev.tsv", rows)
+
+
+def exchange_two_tokens(folder):
+    path = folder / "vocab.txt"
+    path.write_text(path.read_text().replace("wa\nwb\n", "wb\nwa\n"))
+
+
+def pretrain_anew(folder):
+    shutil.rmtree(folder / "pretrained")
+    encoder = helpers.encoder_config(initializer_range=0.4)
+    helpers.write_pretrained(folder / "pretrained", encoder)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (
+            rename_a_label,
+            "labels.letters, rows.letters.dev, rows.letters.test, "
+            "rows.letters.train",
+        ),
+        (swap_the_labels_of_dev, "rows.letters.dev"),
+        (exchange_two_tokens, "vocabulary"),
+        (pretrain_anew, "initial weights"),
+    ],
+)
+def test_what_has_changed_is_refused_and_nothing_written(folder, change, names):
+    change(folder)
+    before = contents(folder / "model")
+    with pytest.raises(errors.ConfigError) as caught:
+        run(again(folder))
+    assert str(caught.value) == (
+        f"{folder}/model/trial_1 holds a model of other data. This run "
+        f"differs in: {names}. Choose another --model_dir, or bring back what "
+        "was there to go on with that run; --eval_only scores other rows"
+    )
+    assert contents(folder / "model") == before
+
+
+def test_settings_of_a_trial_are_refused_before_anything_is_written(folder):
+    before = contents(folder / "model")
+    with pytest.raises(errors.ConfigError, match="learning_rate=0.005"):
+        run(again(folder, learning_rates=(5e-3,)))
+    assert contents(folder / "model") == before
+
+
+def forget_digests(folder):
+    for path in folder.glob("model/trial_*/trial.json"):
+        claim = helpers.read_json(path)
+        del claim["digests"]
+        path.write_text(json.dumps(claim))
+
+
+def test_a_directory_of_another_version_is_refused(folder):
+    forget_digests(folder)
+    before = contents(folder / "model")
+    with pytest.raises(errors.ConfigError, match="is of another version"):
+        run(again(folder))
+    assert contents(folder / "model") == before
+
+
+def test_a_run_goes_on_where_all_its_files_have_moved(finished, folder):
+    before = contents(folder / "model" / "trial_1")
+    shutil.copytree(folder, folder / "moved")
+    shutil.rmtree(folder / "model")
+    (folder / "train.tsv").unlink()
+    results = run(again(folder / "moved"))
+    assert results == finished[1]
+    assert contents(folder / "moved" / "model" / "trial_1") == before
+
+
+# --- Evaluation alone --------------------------------------------------------
+
+
+def scoring(folder, dev=False, **data):
+    dev_file = f"{folder}/dev.tsv" if dev else ""
+    none = {"train_file": "", "dev_file": dev_file, "eval_only": True}
+    return again(folder, none | data)
+
+
+def test_evaluation_alone_gives_the_numbers_of_the_training(folder):
+    before = contents(folder / "model")
+    trained = helpers.read_json(folder / "model" / "results.json")
+    # The models' own labels count.
+    (folder / "train.tsv").unlink()
+    results = run(scoring(folder, dev=True))
+    for split in ("dev", "test"):
+        assert results[split] == trained[split]
+        assert results["trials"][0][split] == trained["trials"][0][split]
+    after = contents(folder / "model")
+    assert {path: after[path] for path in before} == before
+    written = folder / "model" / "evaluation" / "dev_test"
+    assert results["directory"] == str(written)
+    assert results == helpers.read_json(written / "results.json")
+    for split in ("dev", "test"):
+        name = f"trial_1/{split}_predictions.tsv"
+        expected = (folder / "model" / name).read_bytes()
+        assert (written / name).read_bytes() == expected
+    table = (written / "results.txt").read_text()
+    assert table.startswith("letters: 3 rows of dev, 2 rows of test\n")
+    page = (written / "report.html").read_text(encoding="utf-8")
+    assert "The test set" in page and "How it learned" not in page
+
+
+def test_all_models_that_count_are_asked(folder):
+    """Two folds, of which the second one is exported."""
+    model = folder / "model"
+    results = helpers.read_json(model / "results.json") | {"best_on_dev": 2}
+    (model / "results.json").write_text(json.dumps(results))
+    for number in (1, 2):
+        for name in ("trial", "results"):
+            path = model / f"trial_{number}" / f"{name}.json"
+            fold = {"fold": number}
+            path.write_text(json.dumps(helpers.read_json(path) | fold))
+    scored = run(scoring(folder, dev=True, test_file=""))
+    assert scored["best_on_dev"] == 2
+    assert [trial["trial"] for trial in scored["trials"]] == [1, 2]
+    assert scored["dev"] == results["dev"]
+    assert scored["report"]["dev"]["trial"] == 2
+    assert "test" not in scored
+
+
+def test_rows_without_labels_are_predicted_with_a_word(folder):
+    path = folder / "other_name.tsv"
+    rows = (folder / "test.tsv").read_text()
+    path.write_text(rows.replace("label", "answer", 1))
+    with notices.heard() as lines:
+        found = run(scoring(folder, test_file=str(path)))
+    assert "test" not in found
+    told = f"letters: test: {path} has no column 'label' with labels: its rows "
+    assert told in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
+        ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
+        ("model.json", {"kind": None}, "model.json lacks kind"),
+    ],
+)
+def test_a_damaged_record_is_named(folder, name, change, message):
+    path = folder / "model" / name
+    path.write_text(json.dumps(helpers.read_json(path) | change))
+    config = again(folder)
+    if name == "model.json":
+        config = scoring(folder)
+    with pytest.raises(errors.CheckpointError, match=message):
+        run(config)
+
+
+@pytest.mark.parametrize("labels", [["yes", "no"], ["bad", "good"], None])
+def test_labels_that_were_changed_are_refused(finished, folder, labels):
+    path = folder / "model" / "model.json"
+    best = finished[1]["best_on_dev"]
+    model = helpers.read_json(path)
+    assert model["labels"] == ["no", "yes"]
+    path.write_text(json.dumps(model | {"labels": labels}))
+    for read in (
+        lambda: reading.read_checkpoint(folder / "model"),
+        lambda: reading.read_checkpoint(folder / f"model/trial_{best}"),
+        lambda: run(scoring(folder)),
+    ):
+        with pytest.raises(errors.ConfigError, match="bring the old ones"):
+            read()
+    forget_digests(folder)
+    assert reading.read_checkpoint(folder / "model").head.labels == (
+        labels and tuple(labels)
+    )
+
+
+def test_evaluation_alone_may_leave_rows_without_a_text_out(folder):
+    (folder / "gaps.tsv").write_text("text\tlabel\n\tno\nwa\tyes\n")
+    data = {"test_file": f"{folder}/gaps.tsv"}
+    with pytest.raises(ValueError, match="skip_empty_texts leaves such rows"):
+        run(scoring(folder, **data))
+    config = scoring(folder, skip_empty_texts=True, **data)
+    # What only a training reads may differ, too.
+    config = dataclasses.replace(
+        config, class_weights="balanced", head_dropout=0.3
+    )
+    assert run(config)["num_rows"]["test"] == 1
+
+
+def test_evaluation_alone_needs_a_finished_run_and_texts_as_in_training(
+    folder,
+):
+    config = scoring(folder)
+    shorter = dataclasses.replace(config.data, max_seq_length=6)
+    with pytest.raises(errors.ConfigError, match="data.max_seq_length=6"):
+        run(dataclasses.replace(config, data=shorter))
+    (folder / "model" / "results.json").unlink()
+    with pytest.raises(errors.ConfigError, match="without eval_only"):
+        run(config)
+
+
 # --- What is refused ---------------------------------------------------------
 
 
+NO_FILES = dict.fromkeys(("train_file", "dev_file", "test_file"), "")
+OTHER_LABEL, TAGS = "other_label.tsv", "tags.conll"
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("data", "changes", "message"),
     [
-        ({"keep_head": True}, "a head for classification. .* no fine-tuned"),
-        ({"init_checkpoint": "nothing"}, "Received: nothing, does not exist"),
+        ({}, {"keep_head": True}, "a head for classification. .* no fine-tun"),
+        ({}, {"init_checkpoint": "nothing"}, "nothing, does not exist"),
         (
+            {},
             {"expected_encoder": {"hidden_size": 256, "vocab_size": 20}},
             "/pretrained has another encoder .*: hidden_size=256 .was 8",
         ),
-    ],
-)
-def test_a_starting_point_that_does_not_fit(
-    pretrained, tmp_path, changes, message
-):
-    config = make_config(pretrained, tmp_path / "model", **changes)
-    assert re.search(message, refusal(config))
-
-
-@pytest.mark.parametrize(
-    ("rows", "changes", "message"),
-    [
+        ({}, {"pooling": "mean", "init_checkpoint": "finished"}, "be 'cls', a"),
         (
-            TRAIN[:2],
-            {"pooling": "mean"},
-            "pooling must be 'cls', as the head of",
-        ),
-        (
-            [*TRAIN[:2], ("wc", "perhaps")],
-            {},
+            {"train_file": OTHER_LABEL},
+            {"init_checkpoint": "finished"},
             "Received: 3 labels, with 'perhaps' among them",
         ),
+        ({"train_file": TAGS}, {"head_dropout": 0.2}, "with a TaggingHead"),
+        ({"train_file": TAGS}, {"pooling": "mean"}, "with a TaggingHead"),
+        (
+            NO_FILES | {"task_names": "rte", "data_dir": "nothing"},
+            {},
+            "'rte' in nothing/finetuning_data/rte, nothing/rte, nothing/RTE ",
+        ),
+        ({}, {"tpu": "pod"}, "RunConfig.tpu='local' on the TPU's own host"),
     ],
 )
-def test_a_head_that_does_not_fit(
-    pretrained, finished, tmp_path, rows, changes, message
+def test_what_does_not_fit_is_refused(
+    pretrained, finished, tmp_path, data, changes, message
 ):
-    path = helpers.write_tsv(tmp_path / "rows.tsv", rows)
-    config = make_config(
-        pretrained,
-        tmp_path / "model",
-        {"train_file": path, "dev_file": path},
-        init_checkpoint=finished[0].run.model_dir,
-        keep_head=True,
-        **changes,
-    )
-    assert message in refusal(config)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"head_dropout": 0.2}, {"pooling": "mean"}]
-)
-def test_settings_of_heads_on_a_whole_text(pretrained, tmp_path, changes):
-    (tmp_path / "tags.conll").write_text("wa B-X\nwb O\n\n")
-    path = str(tmp_path / "tags.conll")
-    files = {"train_file": path, "dev_file": path, "test_file": ""}
-    message = refusal(
-        make_config(pretrained, tmp_path / "model", files, **changes)
-    )
-    assert message.endswith("text. Received: letters, with a TaggingHead")
-
-
-def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
-    files = dict.fromkeys(("train_file", "dev_file", "test_file"), "")
-    files |= {"task_names": "rte", "data_dir": str(tmp_path / "nothing")}
-    config = make_config(pretrained, tmp_path / "model", data=files)
-    message = refusal(config)
-    assert message.startswith("Expected the files of the task 'rte' in ")
-    for folder in ("finetuning_data/rte", "rte", "RTE"):
-        assert str(tmp_path / "nothing" / folder) in message
-    assert "'train'" in message
-
-
-def test_refuses_a_tpu_of_another_host(pretrained, tmp_path):
-    config = make_config(pretrained, tmp_path / "model")
-    run = dataclasses.replace(
-        config.run, distribution_strategy="tpu", tpu="pod"
-    )
-    message = refusal(dataclasses.replace(config, run=run))
-    assert message.startswith("Expected RunConfig.tpu='local' on the TPU's own")
-
-
-def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
-    folder = tmp_path / "model"
-    encoder = helpers.encoder_config(hidden_size=64)
-    tensors = models.random_tensors(sizes.encoder_shapes(encoder, "electra"))
-    whole = models.pretrained(
-        tensors=tensors, discriminator=encoder, generator=None
-    )
-    original.write(whole, str(folder))
-    (folder / original.HPARAMS_FILE).unlink()
-    config = make_config(
-        pretrained,
-        tmp_path / "finetuned",
-        init_checkpoint=str(folder),
-        expected_encoder={"num_attention_heads": 2},
-    )
-    message = refusal(config)
-    assert "num_attention_heads=2 (was 1)" in message
-    assert "hparams.json beside it" in message
-    config = dataclasses.replace(config, expected_encoder={})
-    (note,) = notices.of(starting_point.read, config)
-    assert "so assumed: num_attention_heads=1, hidden_act=gelu" in note
-
-
-# --- The vocabulary ----------------------------------------------------------
-
-
-def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
-    path = helpers.write_vocab(tmp_path)
-
-    def settings(**data):
-        config = make_config(
-            pretrained, tmp_path / "model", data={"vocab_file": path} | data
+    rows = [*TRAIN[:2], ("wc", "perhaps")]
+    helpers.write_tsv(tmp_path / OTHER_LABEL, rows)
+    (tmp_path / TAGS).write_text("wa B-X\nwb O\n\n")
+    if name := data.get("train_file"):
+        path = str(tmp_path / name)
+        data = {"train_file": path, "dev_file": path, "test_file": ""}
+    model_dir = tmp_path / "model"
+    if changes.get("init_checkpoint") == "finished":
+        source = finished[0].run.model_dir
+        changes = changes | {"init_checkpoint": source, "keep_head": True}
+    if "tpu" in changes:
+        run_config = helpers.finetuning_run_config(
+            model_dir, distribution_strategy="tpu", **changes
         )
-        tokenizer = starting_point.read(config).tokenizer
-        return tokenizer.do_lower_case, tokenizer.strip_accents
-
-    assert settings() == (True, True)
-    assert settings(do_lower_case=False) == (False, False)
-    made_for = pathlib.Path(f"{path}.json")
-    made_for.write_text('{"do_lower_case": false, "strip_accents": false}')
-    assert settings() == (False, False)
-    # Accents are kept without lower-casing, whatever is said of them.
-    assert settings(strip_accents=True) == (False, False)
-    with pytest.raises(errors.ConfigError, match="do_lower_case must be False"):
-        settings(do_lower_case=True)
-    made_for.write_text('{"do_lower_case": true, "strip_accents": false}')
-    assert settings() == (True, False)
-    with pytest.raises(errors.ConfigError, match="strip_accents must be False"):
-        settings(strip_accents=True)
-
-
-def test_a_vocabulary_file_is_compared_with_that_of_the_model(
-    pretrained, tmp_path
-):
-    model = shutil.copytree(pretrained / "pretrained", tmp_path / "model")
-    shutil.copy(helpers.write_vocab(tmp_path), model)
-    (model / "vocab.txt.json").write_text(
-        '{"do_lower_case": false, "strip_accents": false}'
-    )
-    path = tmp_path / "vocab.txt"
-    data, source = {"vocab_file": str(path)}, str(model)
-    config = make_config(
-        pretrained, tmp_path / "run", data, init_checkpoint=source
-    )
-    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
-    said = "".join(notices.of(starting_point.read, config))
-    assert "others there, such as 'wo' for 'wa'" in said
-    # What nothing beside the file says, the model does.
-    assert not starting_point.read(config).tokenizer.do_lower_case
-    path.write_text("\n".join(helpers.VOCAB[:-1]))
-    with pytest.raises(errors.ConfigError, match="20 entries. .* with 19"):
-        starting_point.read(config)
+        changes = {"run": run_config}
+    with pytest.raises(ValueError, match=message):
+        run(make_config(pretrained, model_dir, data, **changes))
+    assert not model_dir.exists()

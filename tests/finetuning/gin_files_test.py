@@ -87,25 +87,6 @@ def test_a_run_without_the_file_has_the_defaults_of_the_file(tmp_path):
     assert without == with_file
 
 
-def test_a_file_overrides_the_defaults(tmp_path):
-    mine = tmp_path / "mine.gin"
-    mine.write_text(
-        "\n".join(
-            [
-                *_PARAMS["own_data"],
-                "FinetuningConfig.optimizer = @mine/OptimizerConfig()",
-                "mine/OptimizerConfig.learning_rate = 1e-3",
-            ]
-        )
-    )
-    optimizer = gin_files.load(
-        finetuning_configs.FinetuningConfig, [str(mine)]
-    ).optimizer
-    assert optimizer.learning_rate == 1e-3
-    assert optimizer.warmup_proportion == 0.1
-    assert optimizer.layerwise_lr_decay is None
-
-
 def run(*flags):
     """The command; none of these comes as far as TensorFlow."""
     return helpers.execute("-m", "electra_tf.run_finetuning", *flags)

@@ -14,15 +14,6 @@ from tests import helpers
 from tests.finetuning import finetune_test
 
 
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """A folder with a pre-trained model and its vocabulary."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    helpers.write_pretrained(folder / "pretrained")
-    helpers.write_vocab(folder)
-    return folder
-
-
 def make_config(pretrained, model_dir, task_names, data_dir, **changes):
     """A run of tasks by name."""
     files = dict.fromkeys(("train_file", "dev_file", "test_file"), "")

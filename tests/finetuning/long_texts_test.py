@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -95,8 +96,13 @@ def finished(data):
 def test_windows_read_what_the_cut_does_not(data, finished):
     """The label is decided by words behind the longest input."""
     assert finished[1]["dev"]["accuracy_mean"] >= 95.0
-    cut = run(make_config(data, data / "cut", long_texts="cut"))
+    before = set(threading.enumerate())
+    config = make_config(data, data / "cut", long_texts="cut")
+    assert config.run.async_checkpoints
+    cut = run(config)
     assert 35.0 <= cut["dev"]["accuracy_mean"] <= 65.0
+    # None keeps a model that is finished.
+    assert set(threading.enumerate()) <= before
 
 
 def read_predictions(config):
@@ -138,10 +144,11 @@ def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     assert model.predict([]) == []
 
 
-def test_cut_and_empty_texts_are_counted(data, tmp_path):
+def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     # With [CLS] and [SEP] 15, 16 and 17 tokens, and none but these two of
-    # characters that are cleaned away.
+    # characters that are cleaned away; of one text most words are unknown.
     texts = [" ".join(["wc"] * n) for n in (13, 14, 15)] + ["\u200b", "\x7f"]
+    texts.append("zz yy wa")
     rows = [(text, ("no", "yes")[i % 2]) for i, text in enumerate(texts)]
     path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
 
@@ -151,19 +158,11 @@ def test_cut_and_empty_texts_are_counted(data, tmp_path):
         return "".join(notices.of(preparation.prepare, config))
 
     lines = said(long_texts="cut")
-    assert "dev: 2 of 5 texts have no token" in lines
-    assert "dev: 1 of 5 texts have more than 16 tokens (up to 17)" in lines
+    assert "dev: 2 of 6 texts have no token" in lines
+    assert "dev: 1 of 6 texts have more than 16 tokens (up to 17)" in lines
     assert "--long_texts=windows reads all" in lines
+    assert "dev: 1 of 6 rows are [UNK] for the most part" in lines
     assert "train: 256 of 256 texts have more than 24" in said(max_windows=2)
-
-
-def test_texts_that_the_vocabulary_does_not_know_are_counted(data, tmp_path):
-    path = helpers.write_tsv(
-        tmp_path / "dev.tsv", [("wa zz", "no"), ("zz yy wa", "yes")]
-    )
-    config = make_config(data, tmp_path / "model", dev_file=path)
-    said = "dev: 1 of 2 rows are [UNK] for the most part"
-    assert said in "".join(notices.of(preparation.prepare, config))
 
 
 def test_pairs_that_are_cut_are_counted(tokenizer):

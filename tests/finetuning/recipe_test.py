@@ -8,14 +8,6 @@ from electra_tf.finetuning import recipe
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "size"),
-    [(64, "small"), (256, "small"), (768, "base"), (1024, "large")],
-)
-def test_the_size_is_that_of_the_widest_model_that_fits(hidden_size, size):
-    assert recipe.size_of(hidden_size) == size
-
-
-@pytest.mark.parametrize(
     ("name", "hidden_size", "learning_rate", "decay"),
     [
         # Table 7 of the paper.

@@ -1,7 +1,6 @@
 """Tests of finetuning/results.py, and of the trials of a run."""
 
 import numpy as np
-import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
@@ -66,29 +65,11 @@ def summarize(records, parts=None):
 # --- The plan ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        # number, seed, fold, rate, epochs
-        (
-            {"num_trials": 2},
-            [(1, 7, None, 1e-3, 3.0), (2, 8, None, 1e-3, 3.0)],
-        ),
-        (
-            {"learning_rates": (1e-4, 1e-3), "num_train_epochs_options": (2,)},
-            [(1, 7, None, 1e-4, 2.0), (2, 7, None, 1e-3, 2.0)],
-        ),
-        (
-            {"folds": 2, "num_trials": 2},
-            [(n, 7 + (n > 2), 2 - n % 2, 1e-3, 3.0) for n in (1, 2, 3, 4)],
-        ),
-    ],
-)
-def test_every_setting_has_every_seed_and_fold(changes, expected):
-    assert [
-        (t.number, t.seed, t.fold, t.learning_rate, t.num_train_epochs)
-        for t in preparation.make_trials(config(**changes))
-    ] == expected
+def test_every_setting_has_every_seed_and_fold():
+    trials = preparation.make_trials(config(folds=2, num_trials=2))
+    assert [(t.number, t.seed, t.fold) for t in trials] == [
+        *((1, 7, 1), (2, 7, 2), (3, 8, 1), (4, 8, 2))
+    ]
 
 
 # --- The summary -------------------------------------------------------------
@@ -122,10 +103,6 @@ def test_what_has_learned_nothing_is_said():
     for accuracy, is_said in ((50.0, True), (50.1, False)):
         table = results.format_results(summarize([record(1, accuracy)]))
         assert (remark in table) == is_said
-
-
-def test_one_trial_has_no_spread():
-    assert summarize([record(1, 80.0)])["dev"]["accuracy_stdev"] is None
 
 
 def test_a_repeated_trial_does_not_count():
@@ -226,31 +203,8 @@ def test_the_report_is_that_of_the_best_trial():
     }
     # Each trial's own is in its directory.
     assert "reports" not in found["trials"][0]
-    lines = results.format_results(found).splitlines()
-    start = lines.index("letters, dev, trial 2, by label:")
-    assert lines[start + 1 : start + 6] == [
-        "               precision  recall     f1  support",
-        "  no               66.67  100.00  80.00        2",
-        "  yes               0.00    0.00   0.00        1",
-        "  macro F1                        40.00",
-        "  weighted F1                     53.33",
-    ]
-
-
-def test_the_report_of_many_labels_shows_what_fails():
-    labels = [f"꿈 {i:02}" for i in range(40)]
-    true = np.repeat(np.arange(40), 2)
-    predicted = true.copy()
-    predicted[[70, 78, 79]] = 3
-    report = reports.of_classes(labels, true, predicted)
-    lines = results.format_report("t, dev", report)
-    assert lines[0] == "t, dev, by label: the 30 of 40 with the lowest F1"
-    assert lines[2].split() == ["꿈", "39", *["0.00"] * 3, "2"]
-    # A Korean letter is as wide as two others.
-    assert len(lines[2]) == len(lines[1]) - 1
     assert results.confusions(**report["confusion_matrix"]) == [
-        (2, "꿈 39", "꿈 03"),
-        (1, "꿈 35", "꿈 03"),
+        (1, "yes", "no")
     ]
 
 
@@ -274,5 +228,5 @@ def test_format_results():
 def test_a_score_that_is_no_number_is_left_out():
     found = summarize([record(1, None), record(2, 90.0)])
     assert found["dev"]["accuracy_mean"] == 90.0
-    assert found["dev"]["accuracy_median"] == 90.0
+    assert found["dev"]["accuracy_stdev"] is None
     assert found["best_on_dev"] == 2

@@ -9,6 +9,7 @@ from tests import helpers
 
 # "wa" says it all.
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")]
+MANY = [*TRAIN * 4, ("wg wh", "no")]
 DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
 TEST = [("wa wd", "yes"), ("wb wc", "no")]
 
@@ -23,11 +24,11 @@ def write_data(folder, train):
 
 
 def make_config(folder, model_dir, data=None, **changes):
-    """Two epochs over the rows of a folder, dev scored, without a test set."""
+    """Two epochs over the rows of a folder; dev and test are scored."""
     files = {
         f"{name}_file": f"{folder}/{name}"
         + (".txt" if name == "vocab" else ".tsv")
-        for name in ("train", "dev", "vocab")
+        for name in ("train", "dev", "test", "vocab")
     }
     sizes = {"max_seq_length": 8, "train_batch_size": 4, "eval_batch_size": 2}
     values = {"task_name": "letters", "num_train_epochs": 2.0, **files, **sizes}

@@ -63,14 +63,3 @@ def test_refuses_one_test_set_of_two_runs_and_none_at_all(runs, tmp_path):
     with pytest.raises(errors.ConfigError, match="predictions of GLUE's test"):
         predictions_lib.write_archive(str(path), [none])
     assert not path.exists()
-
-
-def test_refuses_a_run_that_is_not_finished(tmp_path, capsys):
-    code = make_glue_submission.main(
-        [str(tmp_path / "nothing"), f"--output={tmp_path}/x.zip"]
-    )
-    assert code == 1
-    assert capsys.readouterr().err == (
-        "make_glue_submission: error: Expected a finished fine-tuning run in "
-        f"{tmp_path}/nothing, found no results.json there\n"
-    )

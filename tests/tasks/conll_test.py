@@ -33,10 +33,11 @@ def test_the_column_of_tags(write):
     ("content", "message"),
     [
         ("a B-X\nb\n\n", "a word and a tag.*'b' in .*, row 2"),
-        ("a\nb\n", "a word and a tag.*'a' in .*, row 1"),
+        ("a\nb\n\n", "a word and a tag.*'a' in .*, row 1"),
         ("# id 7\n", "sentences with a blank row after each"),
     ],
 )
 def test_bad_files(write, content, message):
-    with pytest.raises(ValueError, match=message):
-        conll.read(write("t.txt", content))
+    for as_original in (False, True):
+        with pytest.raises(ValueError, match=message):
+            conll.read(write("t.txt", content), as_original=as_original)

@@ -56,16 +56,3 @@ def test_rows_are_read_as_in_training(write, name, split):
     assert task.description() == trained.description()
     assert task.reading() == trained.reading()
     assert task.main_metric == trained.main_metric
-
-
-def test_labels_are_those_of_the_model(write):
-    train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
-    trained = own_files.make_task("mine", {"train": train})
-    model = trained.description() | {"reading": trained.reading()}
-    test = write("test.tsv", "text\tlabel\nb\tno\na\tno\n")
-    task = own_files.task_of_model("mine", {"test": test}, model)
-    assert [row.label for row in task.read_examples("test")] == ["no", "no"]
-    write("test.tsv", "text\tlabel\nb\tno\na\tperhaps\n")
-    task = own_files.task_of_model("mine", {"test": test}, model)
-    with pytest.raises(ValueError, match="labels 'no', 'yes'. .*: 'perhaps' "):
-        task.read_examples("test")
