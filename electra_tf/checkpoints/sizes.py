@@ -359,6 +359,9 @@ def require_same(
     if model.untied_generator and generator is not None:
         here["generator"] = as_dict(model.generator)
         there["generator"] = as_dict(generator)
+        if whole is not None:  # As in the original, one for both networks.
+            here["generator"]["hidden_act"] = whole.hidden_act
+            there["generator"]["hidden_act"] = generator.hidden_act
         for size, name in SHARES.items():
             part = getattr(generator, size)
             if part != getattr(model.generator, size):

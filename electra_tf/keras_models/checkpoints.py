@@ -47,6 +47,12 @@ def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
 
     What disentangled embeddings differ by is in the discriminator's table.
     """
+    for part in network._flatten_layers():
+        if part.quantization_mode or getattr(part, "lora_enabled", False):
+            raise ValueError(
+                "Expected layers as they were made. Received: "
+                f"{part.path} after quantize() or enable_lora()"
+            )
     # What a policy such as "bfloat16" has is in no format.
     return disentangled.fold(
         {v.path: np.asarray(v.numpy(), "f4") for v in network.variables}
@@ -84,10 +90,17 @@ def write(
         os.makedirs(temporary)
         reading.format_module(format).write(checkpoint, temporary)
         if format != "electra_tf":
-            written = reading.read_checkpoint(temporary).tensors
-            if absent := set(checkpoint.tensors) - set(written):
+            written = reading.read_checkpoint(temporary)
+            if absent := set(checkpoint.tensors) - set(written.tensors):
                 errors.warn(
                     f"{path}: the format has no place for {summarize(absent)}"
+                )
+            if set(written.activations) - set(checkpoint.activations):
+                errors.warn(
+                    f"{path}: the format computes "
+                    f"{'/'.join(written.activations)}, the model "
+                    f"{'/'.join(checkpoint.activations)}: outputs differ from "
+                    "about the fourth digit on"
                 )
         os.replace(temporary, path)
     finally:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
@@ -119,6 +119,15 @@ class QuestionAnswerer(EngineModel):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
+        if y is not None and not self.options.answerable_classifier:
+            impossible = features[f"{self.task_name}_is_impossible"] > 0
+            without = self.rows_of_features(features)[impossible]
+            if num := len(np.unique(without)):
+                errors.warn(
+                    f"{num} of {len(rows[1])} rows have no answer in {name}, "
+                    "which decode_predictions never says but with "
+                    "may_have_no_answer=True"
+                )
         return features
 
     def rows_of_features(self, features):

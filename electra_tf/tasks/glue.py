@@ -3,6 +3,7 @@
 import os
 import pathlib
 import typing
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -34,14 +35,17 @@ class Columns(typing.NamedTuple):
     has_header: bool = True
 
 
-def read_glue(path: str, columns: Columns) -> list[text_tasks.TextExample]:
+def read_glue(
+    path: str, columns: Columns, labels: Sequence[str] = ()
+) -> list[text_tasks.TextExample]:
     """Reads a GLUE file as the original does.
 
     A row that lacks a column is left out, with a warning for all of them: some
     of GLUE's files have such rows. Example numbers count them.
 
     Raises:
-      ValueError: If the file cannot be read, or no row has the columns.
+      ValueError: If the file cannot be read, has no header where GLUE's file
+        has one, but one of the labels, or no row has the columns.
     """
     wanted = [column for column in columns[:3] if column is not None]
     least = max(column + 1 if column >= 0 else -column for column in wanted)
@@ -53,6 +57,7 @@ def read_glue(path: str, columns: Columns) -> list[text_tasks.TextExample]:
         if not line:
             continue
         if row == 1 and columns.has_header:
+            _check_header(values, columns, labels, path)
             continue
         if len(values) < least:
             short_rows.append((row, len(values)))
@@ -80,6 +85,20 @@ def read_glue(path: str, columns: Columns) -> list[text_tasks.TextExample]:
     if not examples:
         raise ValueError(f"Expected examples. Received: none in {path!r}.")
     return examples
+
+
+def _check_header(
+    header: Sequence[str], columns: Columns, labels: Sequence[str], path: str
+) -> None:
+    """Refuses an example in place of a header."""
+    place = columns.label or 0
+    name = header[place] if -len(header) <= place < len(header) else ""
+    if name in labels or np.isfinite(text_tasks.number(name)):
+        raise ValueError(
+            "Expected a header, as in GLUE's file, which is no example. "
+            f"Received: {name!r} in its column {place % len(header) + 1} in "
+            f"{path!r}, row 1."
+        )
 
 
 class GlueFiles(text_tasks.TextTask):
@@ -128,7 +147,7 @@ class GlueFiles(text_tasks.TextTask):
         columns = self.SPLIT_COLUMNS.get(split, self.SPLIT_COLUMNS["train"])
         if not self.has_labels(split):
             columns = columns._replace(label=None)
-        examples = read_glue(path, columns)
+        examples = read_glue(path, columns, getattr(self, "labels", ()))
         if self.UNORDERED and self.double_unordered and split == "train":
             num = len(examples)
             examples += [

@@ -448,6 +448,23 @@ class QuestionAnsweringTask(Task):
             return answers_lib.korquad_scores(answers, predictions.texts)
         return answers_lib.squad_v1_scores(answers, predictions.texts)
 
+    @property
+    def baseline_name(self):
+        return "no answer" if self.v2 else ""
+
+    def baseline_scores(self, train_examples, examples):
+        if not self.v2:
+            return {}
+        answers = {self.example_id(e): e.answers for e in examples}
+        scores = answers_lib.squad_v2_scores(
+            answers,
+            dict.fromkeys(answers, ""),
+            dict.fromkeys(answers, 0.0),
+            self.config.qa_na_threshold,
+        )
+        # Without a score to compare with, there is no threshold to look for.
+        return {k: v for k, v in scores.items() if not k.startswith("best_")}
+
     def is_degenerate(self, outputs):
         """Whether no window has an answer: all begin at [CLS], or, in SQuAD
         2.0, every window counts as one without an answer."""

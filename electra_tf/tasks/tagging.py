@@ -460,15 +460,19 @@ class TaggingTask(Task):
 
     @property
     def baseline_name(self):
-        if not self.is_token_level or "train" not in self.files:
+        if not self.is_token_level:
+            return f"{OUTSIDE} everywhere"
+        if "train" not in self.files:
             return ""
         labels = _labels_of(self.read_examples("train"))
         return f"majority class {metrics.commonest(labels)!r}"
 
     def baseline_scores(self, train_examples, examples):
-        """Those of the commonest tag for all words; no span has any."""
+        """The commonest tag for all words, or no span."""
         if not self.is_token_level:
-            return {}
+            # Without a span nothing is found.
+            nothing = metrics.precision_recall_f1(0, 0, 1)
+            return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
         always = metrics.commonest(_labels_of(train_examples))
         labels = np.array(_labels_of(examples))
         return {"accuracy": metrics.accuracy(labels, always)}

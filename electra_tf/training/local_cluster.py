@@ -108,7 +108,7 @@ def _writers(
     """Put the number of a worker before the lines that it writes."""
     for source, target in ((process.stdout, 1), (process.stderr, 2)):
         yield subprocess.Popen(
-            ["sed", "--unbuffered", f"s/^/[{index}] /"],
+            ["sed", "-u", f"s/^/[{index}] /"],
             stdin=source,
             stdout=target,
             start_new_session=True,

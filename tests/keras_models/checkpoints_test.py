@@ -39,6 +39,8 @@ def test_what_a_format_has_no_place_for_is_told(tmp_path, recwarn):
     assert [line for line in told if "the format " in line] == [
         f"{tmp_path}/kerashub: the format has no place for "
         "task_specific/classification (2)",
+        f"{tmp_path}/kerashub: the format computes gelu_new, the model gelu: "
+        "outputs differ from about the fourth digit on",
     ]
 
 

@@ -161,6 +161,16 @@ def test_strings_to_classes_in_one_model(tmp_path):
     layer_checks.assert_same_bits(again(texts), model(texts))
 
 
+@pytest.mark.parametrize("change", [("quantize", "int8"), ("enable_lora", 2)])
+def test_layers_that_were_changed_are_not_written(tmp_path, change):
+    encoder = _encoder()
+    layers = encoder._flatten_layers()
+    layer = next(x for x in layers if x.name == "query")
+    getattr(layer, change[0])(change[1])
+    with pytest.raises(ValueError, match=f"{layer.path} after"):
+        encoder.save_checkpoint(tmp_path / "to")
+
+
 # --- What it refuses ------------------------------------------------------
 
 

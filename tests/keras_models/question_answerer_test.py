@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -49,6 +51,19 @@ def test_no_answer_in_every_form(trained):
     expected = found.features(inputs, [None])
     for none in ("", ("", 0), {"text": [], "answer_start": []}, b""):
         tasks.assert_equal_bits(found.features(inputs, [none]), expected)
+
+
+def test_no_answer_that_is_never_said_is_told(trained, pretrained):
+    model = answerer(pretrained)
+    inputs = model.read_inputs(X)
+    with pytest.warns(
+        UserWarning, match="2 of 18 rows have no answer in y, wh"
+    ):
+        model.features(inputs, ["", *ANSWERS[1:-1], None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.features(inputs, ANSWERS)
+        trained.features(inputs, ["", *ANSWERS[1:]])
 
 
 def dataset(*columns):

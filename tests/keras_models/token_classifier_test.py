@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -77,6 +79,16 @@ def test_predictions_are_of_the_words_given(trained):
     np.testing.assert_allclose(
         found.predict(texts.batch(2), verbose=0), probabilities, atol=1e-6
     )
+
+
+def test_metrics_that_count_padding_are_told(pretrained):
+    found = tagger(pretrained)
+    with pytest.warns(UserWarning, match="weighted_metrics= leaves it out"):
+        found.compile(metrics=["accuracy"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.compile(weighted_metrics=["accuracy"])
+        found.compile(metrics=[])
 
 
 @pytest.mark.dear

@@ -326,7 +326,7 @@ def test_questions_that_lose_their_answer_are_counted(squad, tokenizer):
     ]
 
 
-def test_what_a_run_asks_of_question_answering(squad, tokenizer):
+def test_what_a_run_asks_of_question_answering(squad, tmp_path, tokenizer):
     squad()
     squad("test", answers=[])
     config = {"joint_prediction": False}
@@ -335,6 +335,10 @@ def test_what_a_run_asks_of_question_answering(squad, tokenizer):
     assert task.has_labels("dev")
     assert not task.has_labels("test")
     assert task.main_metric == "f1"
+    assert task.baseline_name == "no answer"
+    scores = task.baseline_scores([], dev)
+    assert (scores["exact"], scores["NoAns_total"]) == (100.0, 1)
+    assert _task(tmp_path, v2=False).baseline_scores([], dev) == {}
     outputs = _outputs()
     header, rows = task.prediction_table(dev, outputs, tokenizer, 16)
     assert header == ["label", "prediction", "null_odds", "id", "question"]

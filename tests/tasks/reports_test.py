@@ -13,15 +13,33 @@ LABELS = ["accuracy", "macro avg", "red"]
 
 def test_rows_with_one_label():
     true, predicted = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 1])
-    report = reports.of_classes(LABELS, true, predicted)
-    assert report["confusion_matrix"] == {
+    found = reports.of_classes(LABELS, true, predicted)
+    third = 100 / 3
+    assert found["classes"] == {
+        "accuracy": {
+            "precision": 100.0,
+            "recall": pytest.approx(2 * third),
+            "f1": pytest.approx(80.0),
+            "support": 3,
+        },
+        "macro avg": {
+            "precision": pytest.approx(third),
+            "recall": 100.0,
+            "f1": pytest.approx(50.0),
+            "support": 1,
+        },
+        "red": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1},
+    }
+    assert found["macro_f1"] == pytest.approx((80 + 50) / 3)
+    assert found["weighted_f1"] == pytest.approx((3 * 80 + 50) / 5)
+    assert found["confusion_matrix"] == {
         "labels": LABELS,
         "counts": [[2, 1, 0], [0, 1, 0], [0, 1, 0]],
     }
     # A label that does not occur is not in the means.
-    report = reports.of_classes(LABELS, np.array([0, 2]), np.array([0, 2]))
-    assert report["macro_f1"] == report["weighted_f1"] == 100.0
-    assert report["classes"]["macro avg"]["support"] == 0
+    found = reports.of_classes(LABELS, np.array([0, 2]), np.array([0, 2]))
+    assert found["macro_f1"] == found["weighted_f1"] == 100.0
+    assert found["classes"]["macro avg"]["support"] == 0
 
 
 @pytest.mark.parametrize("kind", ["classes", "decisions"])

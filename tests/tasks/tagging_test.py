@@ -164,7 +164,9 @@ def test_what_a_run_asks_of_a_tagging_task(write):
     task = tagging.TaggingTask("ner", {"train": path}, as_original=False)
     assert task.splits() == ["train"]
     assert task.main_metric == "f1"
-    assert task.baseline_name == ""
+    assert task.baseline_name == "O everywhere"
+    train = task.read_examples("train")
+    assert task.baseline_scores(train, train)["f1"] == 0.0
     words = tagging.TaggingTask("pos", {"train": path}, is_token_level=True)
     train = words.read_examples("train")
     assert words.main_metric == "accuracy"

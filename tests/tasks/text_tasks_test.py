@@ -219,3 +219,20 @@ def test_mnli_has_matched_and_mismatched_sets(tmp_path, write):
     assert name == "MNLI-m.tsv"
     assert list(rows) == [["0", "neutral"], ["1", "contradiction"]]
     assert not task.has_labels("diagnostic")
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "row", "message"),
+    [
+        (glue.Sst, "train", "a film\t1", "'1' in its column 2 in .*train.tsv"),
+        (glue.Rte, "dev", "0\ta\tb\tentailment", "'entailment' in its col"),
+        (glue.Sts, "dev", "0\ta\tb\t2.5", "'2.5' in its column 4"),
+        (glue.Sst, "test", "0\ta film", "'0' in its column 1 in .*test.tsv"),
+    ],
+)
+def test_a_glue_file_without_its_header(
+    write, tmp_path, task, split, row, message
+):
+    write(f"{split}.tsv", f"{row}\n{row}\n")
+    with pytest.raises(ValueError, match=f"Expected .*{message}"):
+        task(tmp_path).read_examples(split)

@@ -236,6 +236,7 @@ def fine_tune(settings: str) -> None:
 
 def _read(path: str) -> list[dict[str, str]]:
     with open(path, encoding="utf-8", newline="") as file:
-        quoting = csv.QUOTE_MINIMAL if path.endswith(".csv") else csv.QUOTE_NONE
-        delimiter = "," if path.endswith(".csv") else "\t"
-        return [*csv.DictReader(file, delimiter=delimiter, quoting=quoting)]
+        if path.endswith(".csv"):
+            return [*csv.DictReader(file)]
+        # As in .tsv, where quotes are characters.
+        return [*csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
