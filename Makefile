@@ -98,7 +98,7 @@ experiments: $(INSTALLED)
 # Contestants whose packages are missing are named and left out. Those of training
 # take 16 GB together.
 INTEROP_PYTHON = $(PYTHON)
-BENCHMARKS := training finetuning data serving latency
+BENCHMARKS := training finetuning data latency
 
 .PHONY: benchmarks $(BENCHMARKS:%=benchmark-%)
 benchmarks: $(BENCHMARKS:%=benchmark-%)

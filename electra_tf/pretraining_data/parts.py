@@ -379,7 +379,7 @@ def _shared_out(
 
 def merge(
     part_paths: Sequence[str], shard_paths: Sequence[str], seed: int
-) -> list[int]:
+) -> None:
     """Deals the examples of all parts, the parts shuffled, to shards in turn.
 
     Neighbours of a document thus land in different shards, as they do in the
@@ -389,9 +389,6 @@ def merge(
       part_paths: TFRecord files, in an order that depends on the corpus only.
       shard_paths: The files to deal to.
       seed: Of the whole data set.
-
-    Returns:
-      The number of examples in each shard.
 
     Raises:
       ValueError: If a shard cannot be written.
@@ -425,5 +422,3 @@ def merge(
             flush()
             num_buffered_bytes = 0
     flush()
-    quotient, rest = divmod(num_examples, num_shards)
-    return [quotient + (i < rest) for i in range(num_shards)]

@@ -286,7 +286,7 @@ def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):
         for record in (b"a", b"bb", b"ccc", b"d", b"e"):
             writer.write(record)
     shards = [str(tmp_path / name) for name in "xyz"]
-    assert parts.merge([part], shards, seed=0) == [2, 2, 1]
+    parts.merge([part], shards, seed=0)
     assert [
         list(tf.data.TFRecordDataset(shard).as_numpy_iterator())
         for shard in shards

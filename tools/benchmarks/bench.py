@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import building
 import contest
-import serving
+import latency
 import training
 import whole
 
@@ -34,8 +34,7 @@ BENCHMARKS = {
     "finetuning": training.FINETUNING,
     "fine_tuning_whole": whole.WHOLE,
     "data": building.BUILDING,
-    "serving": serving.SERVING,
-    "latency": serving.LATENCY,
+    "latency": latency.LATENCY,
 }
 
 

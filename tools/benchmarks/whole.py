@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 import contest
+import latency
 import numpy as np
-import serving
 
 _LABELS = ("no", "yes")
 
@@ -22,7 +22,7 @@ def _prepare(args) -> dict[str, str]:
     """Writes a checkpoint that both can read, and made-up rows."""
     settings = {}
     if not args.checkpoint:
-        serving.write_model(f"{args.folder}/trained", args.tiny)
+        latency.write_model(f"{args.folder}/trained", args.tiny)
         settings["checkpoint"] = f"{args.folder}/checkpoint"
         contest.electra_tf(
             "convert",

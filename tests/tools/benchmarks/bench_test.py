@@ -127,8 +127,6 @@ def test_figures_are_medians_of_rounds():
         "fine_tuning_whole --contestants=electra_tf,electra_tf_bfloat16 "
         "--num_rows=8 --num_epochs=1",
         "data --megabytes=1 --reference_mb=0.05",
-        "serving --contestants=saved_model_1_clients,saved_model_8_clients "
-        "--num_steps=8 --num_warm_up_steps=1",
         "latency --contestants=litert,litert_int8,saved_model --num_steps=2 "
         "--num_warm_up_steps=1",
     ],

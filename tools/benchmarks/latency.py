@@ -1,22 +1,10 @@
-"""Serving: an exported classifier that answers one text a request.
+"""Latency: an exported classifier that answers one text a request.
 
-`serving` asks the local server, over REST; `latency` asks the runtimes
-themselves, without a server and without a tokenizer, one thread each.
+The runtimes themselves are asked, without a server and without a tokenizer, one
+thread each.
 """
 
-import atexit
-import concurrent.futures
-import http.client
 import itertools
-import json
-import os
-import queue
-import statistics
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 
 import contest
@@ -24,8 +12,6 @@ import numpy as np
 
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _NUM_REQUESTS = 64
-# What a server may take to load and to warm up.
-_START_SECONDS = 300.0
 
 
 def write_model(folder: str, is_tiny: bool) -> None:
@@ -85,80 +71,6 @@ def _prepare(args) -> dict:
             "--output-format=huggingface",
         )
     return {}
-
-
-# The local server.
-
-
-def serve(args) -> contest.Run:
-    """Clients that each wait for their answer before they ask again."""
-    from electra_tf.training import local_cluster
-
-    (port,) = local_cluster.free_ports(1)
-    path = "/v1/models/model"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "electra_tf", "serve", "--model_name=model"]
-        + [f"--model_base_path={args.folder}/{args.model}"]
-        + [f"--rest_api_port={port}"],
-        cwd=contest.ROOT,
-    )
-    # It would outlive the benchmark, and hold its caller's pipes open.
-    atexit.register(server.kill)
-    _wait(server, f"http://127.0.0.1:{port}{path}")
-    connections: queue.SimpleQueue = queue.SimpleQueue()
-    for _ in range(args.num_clients):
-        connections.put(http.client.HTTPConnection("127.0.0.1", port))
-    bodies = itertools.cycle(
-        json.dumps({"instances": [{"text": " ".join(words)}]})
-        for words in (
-            [f"w{(7 * text + 3 * i) % 200}" for i in range(args.num_words)]
-            for text in range(_NUM_REQUESTS)
-        )
-    )
-
-    def ask(body: str) -> float:
-        connection = connections.get()
-        start = time.perf_counter()
-        header = {"Content-Type": "application/json"}
-        connection.request("POST", f"{path}:predict", body, header)
-        response = connection.getresponse()
-        content = response.read()
-        seconds = time.perf_counter() - start
-        connections.put(connection)
-        if response.status != 200:
-            raise ValueError(f"{response.status}: {content[:200].decode()}")
-        return seconds
-
-    def run(num_steps: int) -> dict:
-        before = _cpu_seconds(server.pid)
-        asked = itertools.islice(bodies, num_steps)
-        with concurrent.futures.ThreadPoolExecutor(args.num_clients) as pool:
-            seconds = list(pool.map(ask, asked))
-        return {
-            "cpu_seconds": _cpu_seconds(server.pid) - before,
-            "p50_ms": 1e3 * statistics.median(seconds),
-            "p99_ms": 1e3 * float(np.percentile(seconds, 99)),
-        }
-
-    return run
-
-
-def _wait(server: subprocess.Popen, url: str) -> None:
-    """Waits till a server has loaded its model."""
-    deadline = time.monotonic() + _START_SECONDS
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(url, timeout=10).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    sys.exit("The local server did not start: see its message above")
-
-
-def _cpu_seconds(pid: int) -> float:
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # The runtimes: each takes the settings and answers rows of token ids, one at a
@@ -250,33 +162,27 @@ def onnxruntime(args) -> contest.Run:
     return _answering(args, call)
 
 
-_SERVERS = {
-    f"saved_model_{num_clients}_clients": contest.Contestant(
-        "serving.serve", {"model": "saved_model", "num_clients": num_clients}
-    )
-    for num_clients in (1, 8, 32)
-}
 _RUNTIMES = {
     "onnxruntime": contest.Contestant(
-        "serving.onnxruntime",
+        "latency.onnxruntime",
         packages=("torch", "transformers", "onnxscript", "onnxruntime"),
     ),
     "litert": contest.Contestant(
-        "serving.litert", {"path": "litert/model.float32.tflite"}
+        "latency.litert", {"path": "litert/model.float32.tflite"}
     ),
     "litert_int8": contest.Contestant(
-        "serving.litert", {"path": "litert/model.int8.tflite"}
+        "latency.litert", {"path": "litert/model.int8.tflite"}
     ),
     "saved_model": contest.Contestant(
-        "serving.saved_model", {"path": "saved_model"}
+        "latency.saved_model", {"path": "saved_model"}
     ),
 }
-SERVING = contest.Benchmark(
-    summary="one text a request to the local server, over REST",
+LATENCY = contest.Benchmark(
+    summary="one row of token ids a request: ONNX Runtime, LiteRT, SavedModel",
     unit="requests",
-    contestants=_SERVERS,
-    chosen=tuple(_SERVERS),
-    against=("saved_model_1_clients",),
+    contestants=_RUNTIMES,
+    chosen=tuple(_RUNTIMES),
+    against=("litert", "onnxruntime"),
     prepare=_prepare,
     flags={
         "model_dir": ("", "a classifier of single texts, or random weights"),
@@ -285,10 +191,4 @@ SERVING = contest.Benchmark(
         "num_rounds": (10, "rounds"),
         "num_warm_up_steps": (30, "requests after the first, not timed"),
     },
-)
-LATENCY = SERVING._replace(
-    summary="one row of token ids a request: ONNX Runtime, LiteRT, SavedModel",
-    contestants=_RUNTIMES,
-    chosen=tuple(_RUNTIMES),
-    against=("litert", "onnxruntime"),
 )
