@@ -16,7 +16,12 @@ import subprocess
 import sys
 
 from electra_tf import configs, errors, model_directory, packaged
-from electra_tf.command_line import fastest, launch, original_hparams
+from electra_tf.command_line import (
+    arguments,
+    fastest,
+    launch,
+    original_hparams,
+)
 
 # A fifth of the rate of Table 6 of arXiv:2003.10555, its length and its batch:
 # of ELECTRA-Small, and of what is wider.
@@ -84,7 +89,9 @@ def _prepare(values) -> launch.Base | None:
 
     path = values.checkpoint
     folder = os.path.expanduser(values.model_dir).rstrip(os.sep) + "_data"
-    checkpoint = reading.read_checkpoint(path, values.vocab_file)
+    checkpoint = reading.read_checkpoint(
+        path, values.vocab_file, values.do_lower_case
+    )
     encoder = checkpoint.discriminator
     if encoder is None or checkpoint.head is not None:
         held = "a generator alone"
@@ -290,6 +297,7 @@ def _fit(config: configs.PretrainingConfig) -> str:
 def main(argv=None) -> int:
     """Parses the flags and adapts; returns the exit code."""
     parser = launch.make_parser("electra-tf adapt", __doc__)
+    arguments.add_vocabulary(parser)
     parser.add_values(
         str,
         checkpoint="The pre-trained discriminator: a folder or a checkpoint of "
@@ -297,7 +305,6 @@ def main(argv=None) -> int:
         generator="Its generator, where it is neither in the checkpoint nor "
         "called as --checkpoint with 'generator' in place of 'discriminator'.",
         corpus_dir="Folder of text; see build-data.",
-        vocab_file="Where the checkpoint comes without a vocabulary.",
     )
     parser.add_argument(
         "--heldout-fraction",
