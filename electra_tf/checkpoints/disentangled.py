@@ -43,9 +43,10 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     unfolded = dict(tensors)
     words = unfolded.get(f"generator/{TABLES[0]}")
-    if words is None or words.shape != np.shape(unfolded.get(WORDS)):
+    whole = unfolded.get(WORDS)
+    if words is None or whole is None or words.shape != whole.shape:
         return unfolded
-    unfolded[DELTA] = unfolded[WORDS] - words
+    unfolded[DELTA] = whole - words
     unfolded[WORDS] = words
     del unfolded[f"generator/{TABLES[0]}"]
     for name in TABLES[1:]:

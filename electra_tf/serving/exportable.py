@@ -162,6 +162,12 @@ def load(
                 f"Expected no pairs, as {model_dir} reads a long text in "
                 "windows. Received: has_pairs=True (--pairs)"
             )
+    num_segments = checkpoint.discriminator.type_vocab_size
+    if num_segments < 2 and is_pair:
+        raise errors.ConfigError(
+            "Expected an encoder with a segment for each of two texts. "
+            f"Received: {model_dir}, with type_vocab_size={num_segments}"
+        )
     if kind == kinds.DETECTION:
         model = detector.load_discriminator(checkpoint, model_dir)
     else:

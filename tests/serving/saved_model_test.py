@@ -1,5 +1,6 @@
 """Tests of serving/saved_model.py."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,8 +16,10 @@ from google.protobuf import (
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.serving import saved_model, server_files
 from tests import helpers
+from tests.checkpoints import models
 from tests.serving.conftest import LABELS, TEXTS, write_finetuned
 
 # A program that knows nothing of electra_tf.
@@ -232,3 +235,25 @@ def test_refuses_an_unfinished_run(tmp_path, name):
     os.remove(model_dir / name)
     match = f"a finished fine-tuning run with {name} in {model_dir}: "
     assert_refused(match, model_dir, tmp_path / "exported")
+
+
+@pytest.mark.parametrize("kind", ["classification", "question_answering"])
+def test_refuses_two_texts_without_a_second_segment(tmp_path, kind):
+    found = models.finetuned(kind)
+    name = "electra/embeddings/token_type_embeddings"
+    options = found.head.options
+    if kind == "classification":
+        options = {"has_pairs": True}
+    one_segment = dataclasses.replace(
+        found,
+        tensors=found.tensors | {name: found.tensors[name][:1]},
+        discriminator=dataclasses.replace(
+            found.discriminator, type_vocab_size=1
+        ),
+        head=dataclasses.replace(found.head, options=options),
+    )
+    electra_tf_format.write(one_segment, str(tmp_path / "model"))
+    assert_refused(
+        "a segment for each of two texts.*type_vocab_size=1",
+        *(tmp_path / "model", tmp_path / "exported"),
+    )

@@ -11,17 +11,18 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.files import (
     check_fields,
     read_json,
+    sha256_of_values,
     write_json,
 )
 from electra_tf.model.task_head import TaskHead
@@ -85,7 +86,7 @@ def read(path: str) -> Checkpoint:
     data = record.get("data") or {}
     return dataclasses.replace(
         checkpoint,
-        head=_read_head(record, model_dir),
+        head=_read_head(record, model_dir, prefix),
         optimizer=optimizer,
         global_step=record.get("global_step", _count(saved, "global_step")),
         iterations=_count(saved, "iterations"),
@@ -242,7 +243,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     return {s: sizes.not_in_tensors(c) for s, c in encoders.items()}
 
 
-def _read_head(record: dict, model_dir: str) -> TaskHead | None:
+def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     if record["class"] == "PretrainingConfig":
         return None
     if record["class"] == CONVERTED_CLASS:
@@ -257,6 +258,7 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     for task in tasks:
         needed = ("task_name", "kind")
         check_fields(task, path, needed, task_name=str, labels=list[str])
+    _require_labels_of_trial(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
     task = min(tasks, key=lambda task: task["task_name"])
     labels = task.get("labels")
@@ -268,3 +270,30 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
         "options": task.get("options") or options,
     }
     return task_heads.head_from_dict(head, path)
+
+
+def _require_labels_of_trial(
+    tasks: Sequence[dict], path: str, prefix: str
+) -> None:
+    """Refuses labels, or an order of them, that a trial did not learn."""
+    folder = os.path.dirname(prefix)
+    if os.path.basename(folder) == model_directory.BEST_DIR:
+        folder = os.path.dirname(folder)
+    trial = os.path.join(folder, model_directory.TRIAL_FILE)
+    if not os.path.isfile(trial):
+        return
+    name = model_directory.DIGESTS
+    known = read_json(trial, **{name: dict}).get(name) or {}
+    learned = known.get("labels") or {}
+    labels = {
+        name: sha256_of_values(task.get("labels") or ())
+        for task in tasks
+        if (name := task["task_name"]) in learned
+    }
+    validation.require_same(
+        labels,
+        {name: learned[name] for name in labels},
+        f"{path} has other labels than {trial} was written with, or another "
+        "order of them",
+        way_out="They were changed since: bring the old ones back",
+    )
