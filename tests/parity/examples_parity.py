@@ -221,7 +221,10 @@ def _check_tfrecord(
             for row in zip(*columns, strict=True):
                 writer.write(readable.serialize(row))
         ours = [str(pathlib.Path(output_dir) / path.name) for path in paths]
-        num_records = parts.merge([part], ours, seed=0)
+        parts.merge([part], ours, seed=0)
+        num_records = [
+            sum(1 for _ in tf.data.TFRecordDataset(path)) for path in ours
+        ]
         our_arrays = _read_round_robin(ours, variant["max_seq_length"])
     golden_arrays = _read_round_robin(paths, variant["max_seq_length"])
 
