@@ -21,7 +21,7 @@ BUDGETS = {
     "electra_tf/command_line": 2089,
     "electra_tf/finetuning": 3456,
     "electra_tf/inference": 1192,
-    "electra_tf/keras_models": 3813,
+    "electra_tf/keras_models": 3845,
     "electra_tf/model": 4453,
     "electra_tf/pretraining_data": 4556,
     "electra_tf/serving": 2328,

@@ -64,6 +64,17 @@ class QuestionAnswerer(EngineModel):
     # The end is predicted from the start.
     teaches_in_evaluation = True
 
+    def __init__(
+        self,
+        encoder,
+        preprocessor=None,
+        *,
+        may_have_no_answer: bool | None = None,
+        **kwargs,
+    ):
+        kwargs |= {"may_have_no_answer": may_have_no_answer}
+        super().__init__(encoder, None, preprocessor, **kwargs)
+
     @property
     def options(self) -> configs.QuestionAnsweringConfig:
         """How contexts are cut, and spans are chosen."""

@@ -88,9 +88,9 @@ class TaskModel(WholeModel):
         dtype=None,
         **settings,
     ):
+        settings |= {"labels": labels} if head is None else {}
+        settings = {k: v for k, v in settings.items() if v is not None}
         if head is None:
-            if labels is not None:
-                settings["labels"] = labels
             head = self.new_head(None, **settings)
         elif settings:
             raise TypeError(
@@ -411,12 +411,11 @@ class TaskModel(WholeModel):
             head_dropout = dropout if head_dropout is None else head_dropout
         model = cls(
             config,
-            labels,
-            preprocessor,
+            preprocessor=preprocessor,
             head=head,
             head_dropout=head_dropout,
             seed=seed,
-            **arguments,
+            **arguments | ({} if labels is None else {"labels": labels}),
         )
         variables, what = model.network.electra.variables, "the encoder"
         if is_kept:

@@ -5,7 +5,7 @@ Shapes: N rows, B batch, C labels.
 
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -49,14 +49,23 @@ class TextClassifier(EngineModel):
     class_arguments = ("activation", "name", "dtype")
 
     def __init__(
-        self, encoder, *args, activation: str | None = "auto", **kwargs
+        self,
+        encoder,
+        labels: Sequence | int | None = None,
+        preprocessor=None,
+        *,
+        multi_label: bool | None = None,
+        pooling: str | None = None,
+        activation: str | None = "auto",
+        **kwargs,
     ):
         if activation not in ("auto", None):
             raise ValueError(
                 "Expected activation='auto', for probabilities, or None. "
                 f"Received: activation={activation!r}"
             )
-        super().__init__(encoder, *args, **kwargs)
+        kwargs |= {"multi_label": multi_label, "pooling": pooling}
+        super().__init__(encoder, labels, preprocessor, **kwargs)
         self.activation = activation
 
     @property
@@ -176,6 +185,19 @@ class TextRegressor(EngineModel):
     kinds = ("regression",)
     target_names = ("targets",)
     head_arguments = ("min_value", "scale", "pooling")
+
+    def __init__(
+        self,
+        encoder,
+        preprocessor=None,
+        *,
+        min_value: float | None = None,
+        scale: float | None = None,
+        pooling: str | None = None,
+        **kwargs,
+    ):
+        kwargs |= {"min_value": min_value, "scale": scale, "pooling": pooling}
+        super().__init__(encoder, None, preprocessor, **kwargs)
 
     @classmethod
     def new_head(cls, kept, min_value=None, scale=None, pooling=None):
