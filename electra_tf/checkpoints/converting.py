@@ -126,11 +126,8 @@ def _kept(
     if not verified:
         return kept
     for scope, config in checkpoint.encoders.items():
-        here, again = (
-            sizes.as_dict(config),
-            read_again.encoders.get(scope, config),
-        )
-        there = sizes.as_dict(again)
+        here = sizes.as_dict(config)
+        there = sizes.as_dict(read_again.encoders.get(scope, config))
         unequal += [name for name in here if here[name] != there[name]]
     if unequal:
         raise errors.CheckpointError(

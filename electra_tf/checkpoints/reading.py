@@ -173,6 +173,11 @@ def _treated(
         )
         # What was said of accents was said with the other.
         vocab = dataclasses.replace(vocab, strip_accents=None)
+    elif known and strip_accents not in (None, vocab.strips_accents()):
+        errors.warn(
+            f"{path} says strip_accents={vocab.strips_accents()}: "
+            f"{strip_accents} counts"
+        )
     vocab = dataclasses.replace(vocab, **asked)  # type: ignore[arg-type]
     if vocab.do_lower_case is not None:
         return vocab

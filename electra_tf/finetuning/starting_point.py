@@ -91,6 +91,11 @@ def read(config: FinetuningConfig) -> StartingPoint:
             f"vocabulary beside {source}"
         )
     if data.text_cleaning is not None:
+        if vocab.text_cleaning not in ("none", data.text_cleaning):
+            errors.warn(
+                f"{source} says text_cleaning={vocab.text_cleaning!r}: "
+                f"{data.text_cleaning!r} counts"
+            )
         vocab = dataclasses.replace(vocab, text_cleaning=data.text_cleaning)
     expected = config.expected_encoder or {}
     validation.require_same(

@@ -226,24 +226,29 @@ class Labels:
             ids: typing.Any = [self.id_of(column) for column in y.columns]
             if set(ids) == set(range(len(self.names))):
                 y = y.iloc[:, np.argsort(ids)]
-        shape = num_rows, len(self.names)
         if np.ndim(y if hasattr(y, "shape") else 0) == 2:
-            wanted = np.asarray(y)
-        else:
-            wanted = np.zeros(shape, np.int32)
-            for row, values in enumerate(rows(y, name, num_rows)):
-                if not isinstance(values, list | tuple | set | np.ndarray):
-                    wanted[row] = 2
-                    continue
-                for value in values:
-                    wanted[row, self.known(value, name, row)] += 1
-        if wanted.shape != shape or set(np.unique(wanted)) - {0, 1}:
-            raise ValueError(
-                f"Expected {name} as a list of labels for each row, each once, "
-                f"or a 0 or 1 for each label as an array of the shape {shape}. "
-                f"Received: {short(y, 200)}"
-            )
-        return wanted.astype(np.int32)
+            matrix = np.asarray(y)
+            if matrix.shape != (num_rows, len(self.names)) or set(
+                np.unique(matrix)
+            ) - {0, 1}:
+                raise ValueError(
+                    f"Expected {name} of 0 and 1, of the shape ({num_rows}, "
+                    f"{len(self.names)}). Received: {short(matrix)}"
+                )
+            return matrix.astype(np.int32)
+        wanted = np.zeros((num_rows, len(self.names)), np.int32)
+        for row, values in enumerate(rows(y, name, num_rows)):
+            is_list = isinstance(values, list | tuple | set | np.ndarray)
+            for value in values if is_list else ():
+                wanted[row, self.known(value, name, row)] += 1
+            if not is_list or wanted[row].max(initial=0) > 1:
+                raise ValueError(
+                    f"Expected {name} as a list of labels for each row, "
+                    "each once, or a 0 or 1 for each label as an array [N, "
+                    f"{len(self.names)}]. Received: {short(values)} in row "
+                    f"{row}"
+                )
+        return wanted
 
 
 # --- Token ids ----------------------------------------------------------------

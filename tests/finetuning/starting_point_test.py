@@ -205,6 +205,19 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     # Accents are kept without lower-casing, whatever is said of them.
     assert settings(strip_accents=True) == (False, False)
     assert settings(do_lower_case=True) == (True, True)
+    # What is asked for counts, with a word on what was said before.
+    pathlib.Path(f"{path}.json").write_text(
+        '{"do_lower_case": true, "strip_accents": true,'
+        ' "text_cleaning": "kcelectra"}'
+    )
+    with notices.heard() as said:
+        assert settings(strip_accents=False, text_cleaning="none") == (
+            True,
+            False,
+        )
+    lines = " ".join(said)
+    assert "says strip_accents=True: False counts" in lines
+    assert "says text_cleaning='kcelectra': 'none' counts" in lines
 
 
 def test_a_vocabulary_of_another_model_is_said_or_refused(pretrained, tmp_path):

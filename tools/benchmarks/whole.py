@@ -7,9 +7,8 @@ columns text and label, or those of --text_columns.
 """
 
 import itertools
+import os
 import shutil
-import subprocess
-import sys
 
 import contest
 import latency
@@ -20,7 +19,19 @@ _LABELS = ("no", "yes")
 
 def _prepare(args) -> dict[str, str]:
     """Writes a checkpoint that both can read, and made-up rows."""
-    settings = {}
+    if bool(args.train_file) != bool(args.dev_file):
+        raise ValueError(
+            "Expected --train_file and --dev_file. Received: one of them"
+        )
+    # The contestants have working directories of their own.
+    settings = {
+        name: os.path.abspath(path)
+        for name in ("checkpoint", "train_file", "dev_file")
+        if (path := getattr(args, name))
+    }
+    if args.train_file:
+        with open(args.train_file, encoding="utf-8") as file:
+            args.num_rows = sum(1 for _ in file) - 1
     if not args.checkpoint:
         latency.write_model(f"{args.folder}/trained", args.tiny)
         settings["checkpoint"] = f"{args.folder}/checkpoint"
@@ -65,11 +76,7 @@ def electra_tf(args) -> contest.Run:
                 "gin_param": f"RunConfig.dtype_policy='{args.dtype_policy}'",
             }
             given = [f"--{k}={v}" for k, v in flags.items() if v]
-            subprocess.run(
-                [sys.executable, "-m", "electra_tf", "finetune", *given],
-                check=True,
-                stdout=sys.stderr,
-            )
+            contest.electra_tf("finetune", *given)
             shutil.rmtree(folder)
         return {}
 
@@ -102,7 +109,7 @@ WHOLE = contest.Benchmark(
         "train_file": ("", "rows to train on; made up by default"),
         "dev_file": ("", "rows to score"),
         "text_columns": ("", "of the files, such as sentence1,sentence2"),
-        "num_rows": (512, "made-up rows, or those of --train_file"),
+        "num_rows": (512, "made-up rows"),
         "num_epochs": (3, "times that each row is seen"),
         "batch_size": (32, "rows of a step"),
         "num_rounds": (3, "rounds"),

@@ -336,9 +336,8 @@ def write_tokenizer(
         "model_max_length": max_position_embeddings,
     }
     if vocab.text_cleaning != "none":
-        settings["text_cleaning"] = (
-            vocab.text_cleaning
-        )  # No setting of transformers.
+        # No setting of transformers.
+        settings["text_cleaning"] = vocab.text_cleaning
     for name, content in (
         (TOKENIZER_CONFIG_FILE, settings | _SPECIAL_TOKENS),
         (_SPECIAL_TOKENS_FILE, _SPECIAL_TOKENS),
