@@ -231,19 +231,7 @@ def build_comparisons(data_dir: Path, build_dir: Path) -> None:
         "dev.tsv": _labelled(data_dir, "train", start, end),
     }
     _write(tasks / "imdb", of_imdb)
-    texts: dict[str, Path | Iterable[str]] = {}
-    for split, some in _WIKITEXT.items():
-        lines = sentences(wikitext(find(data_dir, some)))
-        texts[f"texts/wikitext_{split}.txt"] = lines
-    quickstart = Path(__file__).parents[1] / "quickstart"
-    _command(
-        docstrings / "manifest.json",
-        quickstart / "build_docstring_corpus.py",
-        f"--output_dir={docstrings}",
-        "--heldout_fraction=0.05",
-    )
-    for path in sorted((docstrings / "train").glob("*.txt")):
-        texts[f"texts/docstrings/{path.name}"] = path
+    texts = {f"texts/{k}": v for k, v in _texts(data_dir, docstrings).items()}
     corpus = build_dir / "corpus"
     _write(corpus, texts | _review_corpus(data_dir, "reviews/"))
     _vocabulary(corpus, 4096, "--character-coverage=0.99999")
@@ -254,6 +242,24 @@ def build_comparisons(data_dir: Path, build_dir: Path) -> None:
     ):
         output = build_dir / f"{name}_tfrecords"
         _examples(output, folder, num_files, "--no-blanks-separate-docs")
+
+
+def _texts(data_dir: Path, docstrings: Path) -> dict[str, Path | Iterable[str]]:
+    """WikiText-2 and docstrings: name of a file -> its contents."""
+    texts: dict[str, Path | Iterable[str]] = {}
+    for split, some in _WIKITEXT.items():
+        lines = sentences(wikitext(find(data_dir, some)))
+        texts[f"wikitext_{split}.txt"] = lines
+    quickstart = Path(__file__).parents[1] / "quickstart"
+    _command(
+        docstrings / "manifest.json",
+        quickstart / "build_docstring_corpus.py",
+        f"--output_dir={docstrings}",
+        "--heldout_fraction=0.05",
+    )
+    for path in sorted((docstrings / "train").glob("*.txt")):
+        texts[f"docstrings/{path.name}"] = path
+    return texts
 
 
 def build_english(data_dir: Path, build_dir: Path) -> None:
@@ -278,14 +284,31 @@ def build_english(data_dir: Path, build_dir: Path) -> None:
 
 def build_reviews(data_dir: Path, build_dir: Path) -> None:
     """Reviews without labels, and the first 100, 400, ... labelled ones."""
+    corpus = _reviews(data_dir, build_dir)
+    _vocabulary(corpus, 8192, "--character-coverage=0.9999")
+    _examples(build_dir / "tfrecords", corpus, 8, "--heldout-fraction=0.01")
+
+
+def _reviews(data_dir: Path, build_dir: Path) -> Path:
+    """The labelled rows, and the folder of the texts without labels."""
     start = max(NUM_LABELS)
     parts = {f"train_{number}": ("train", 0, number) for number in NUM_LABELS}
     parts["dev"] = ("train", start, start + NUM_DEV_REVIEWS)
     parts["test"] = ("test", 0, NUM_TEST_REVIEWS)
     labelled = {k: _labelled(data_dir, *part) for k, part in parts.items()}
     _write(build_dir / "labelled", {f"{k}.tsv": v for k, v in labelled.items()})
-    corpus = build_dir / "corpus"
-    _write(corpus, _review_corpus(data_dir))
-    _vocabulary(corpus, 8192, "--character-coverage=0.9999")
     # A blank line ends a review: no example has two of them.
-    _examples(build_dir / "tfrecords", corpus, 8, "--heldout-fraction=0.01")
+    _write(build_dir / "corpus", _review_corpus(data_dir))
+    return build_dir / "corpus"
+
+
+def build_adaptation(data_dir: Path, build_dir: Path) -> None:
+    """The same, and other texts, whose vocabulary both have."""
+    reviews_dir = _reviews(data_dir, build_dir)
+    folder = build_dir / "adaptation"
+    texts = folder / "texts"
+    _write(texts, _texts(data_dir, folder / "docstrings"))
+    _vocabulary(texts, 8192, "--character-coverage=0.9999")
+    for name, corpus in (("general", texts), ("reviews", reviews_dir)):
+        output = folder / f"{name}_tfrecords"
+        _examples(output, corpus, 8, "--heldout-fraction=0.01")

@@ -3,11 +3,10 @@
 A *variant* is a row at a budget. Its runs, each one command and one folder, are
 
   <output_dir>/<gin file>/<budget>/seed_<n>/pretraining
-                                           /first_stage   of two stages
                                            /<task>
 
 without seed_<n> where one pre-trained model is fine-tuned with all seeds. A gin
-file that several rows or suites have in common is trained once.
+file that several rows, stages or suites have in common is trained once.
 """
 
 import dataclasses
@@ -81,14 +80,14 @@ class Stage:
     """One pre-training run of a variant, whatever its seed.
 
     Attributes:
-      name: Of its folder.
+      folder: With a folder for each seed.
       gin_files: In their order.
       gin_params: After them.
       config: What they load to; seed and folders are still those of the files.
       flops_per_step: As `costs.of_pretraining_step` counts.
     """
 
-    name: str
+    folder: str
     gin_files: tuple[str, ...]
     gin_params: tuple[str, ...]
     config: configs.PretrainingConfig
@@ -108,14 +107,12 @@ class Variant:
       budget: FLOPs; None for the steps of the gin files.
       stages: One, or two that follow each other; the last is fine-tuned. None
         of a baseline.
-      pretraining_dir: Where the stages are, with a folder for each seed.
-      folder: Likewise what is fine-tuned.
+      folder: Where what is fine-tuned is, with a folder for each seed.
     """
 
     row: Row
     budget: float | None
     stages: tuple[Stage, ...]
-    pretraining_dir: str
     folder: str
 
     @property
@@ -221,17 +218,18 @@ def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
         if not rows or row.name in rows:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
-            path = pathlib.PurePath(row.gin_file)
-            names = [os.path.join(path.parent.name, path.stem)] * 2
-            if row.bindings or row.baseline:
-                names[1] = os.path.join(options.suite, row.name)
-            folders = (
-                os.path.join(options.output_dir, name, budget_name(budget))
-                for name in names
-            )
             stages = _stages(row, budget, options)
-            found.append(Variant(row, budget, stages, *folders))
+            if row.bindings or row.baseline:
+                name = os.path.join(options.suite, row.name)
+                folder = _folder(name, budget, options)
+            else:
+                folder = stages[-1].folder
+            found.append(Variant(row, budget, stages, folder))
     return found
+
+
+def _folder(name: str, budget: float | None, options: Options) -> str:
+    return os.path.join(options.output_dir, name, budget_name(budget))
 
 
 @functools.cache
@@ -242,12 +240,9 @@ def _stages(
     from electra_tf.model import ablations  # Imports TensorFlow.
 
     stages: list[Stage] = []
-    for name, path in (
-        ("first_stage", row.first_stage),
-        ("pretraining", row.gin_file),
-    ):
-        if not path:
-            continue
+    for path in filter(None, (row.first_stage, row.gin_file)):
+        parent, name = pathlib.PurePath(path).with_suffix("").parts[-2:]
+        folder = _folder(os.path.join(parent, name), budget, options)
         paths = tuple(filter(None, (gin_path(path), options.size_gin_file)))
         config = gin_files.load(
             configs.PretrainingConfig, paths, options.gin_params
@@ -255,7 +250,9 @@ def _stages(
         per_step = costs.of_pretraining_step(
             ablations.networks(config.model), config.data.train_batch_size
         )
-        stages.append(Stage(name, paths, options.gin_params, config, per_step))
+        stages.append(
+            Stage(folder, paths, options.gin_params, config, per_step)
+        )
     num_steps = None
     if budget is not None:
         total = sum(stage.flops_per_step for stage in stages)
@@ -299,16 +296,20 @@ def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
     runs: list[Run] = []
     for stage in variant.stages:
         start = {}
-        if runs:  # Both networks start from the stage before.
-            networks = ("init_checkpoint", "init_generator_checkpoint")
+        if runs:  # The networks start from the stage before.
+            networks = ["init_checkpoint"]
+            if stage.config.model.untied_generator:
+                networks.append("init_generator_checkpoint")
             start = dict.fromkeys(networks, runs[-1].model_dir)
         run = _trained(
             (stage.gin_files, stage.gin_params, stage.config),
             seed,
-            os.path.join(variant.pretraining_dir, of_seed, stage.name),
+            os.path.join(stage.folder, of_seed, "pretraining"),
             start,
         )
-        runs.append(dataclasses.replace(run, title=f"{name} {stage.name}"))
+        number = f" {len(runs) + 1}" if len(variant.stages) > 1 else ""
+        title = f"{name} pretraining{number}"
+        runs.append(dataclasses.replace(run, title=title))
     start = {"init_checkpoint": runs[-1].model_dir} if runs else {}
     for task in options.tasks:
         configuration = _finetuning(row, task, options)

@@ -6,7 +6,7 @@ here.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Row:
     Attributes:
       name: Unique in its suite.
       gin_file: Of pre-training, below gin/; '' of a baseline.
-      first_stage: Of two stages, the gin file of the first: a masked language
-        model that both networks start from. Each stage has as many steps, and
-        both together cost what another row costs.
+      first_stage: Of two stages, the gin file of the first, from whose result
+        the networks start. At a budget each stage has as many steps, and both
+        together cost what another row costs.
       bindings: Of all fine-tuning.
       task_bindings: Task -> bindings behind them.
       baseline: In place of a network, one of `baselines.KINDS`.
@@ -269,39 +269,66 @@ _BALANCED = (
     "FinetuningConfig.class_weights='balanced'",
 )
 
-FEW_LABELS = Suite(
-    "Reviews of films (Maas et al., ACL 2011) by labels, accuracy on test",
-    "tfidf",
-    (
-        Row(
-            "pretrained",
-            "results/imdb.gin",
-            # Chosen on dev.
-            task_bindings={
-                "100": (f"{_EPOCHS}=100.0", *_OF_HEAD, *_BALANCED),
-                "400": (f"{_EPOCHS}=20.0", *_BY_LAYER),
-                "1600": (f"{_EPOCHS}=8.0", *_BY_LAYER),
-                "6400": (f"{_EPOCHS}=6.0", *_BY_LAYER),
-                "23000": (f"{_EPOCHS}=4.0", *_BY_LAYER),
-            },
-        ),
-        Row(
-            "from_scratch",
-            "results/imdb.gin",
-            bindings=(FROM_SCRATCH,),
-            task_bindings={
-                "100": _BALANCED,
-                "23000": (f"{_EPOCHS}=4.0", "FinetuningConfig.dropout=0.1"),
-            },
-        ),
-        Row("tfidf", baseline="tfidf"),
-        Row("majority", baseline="majority"),
-    ),
-    {str(n): _labels(n, epochs) for n, epochs in NUM_LABELS.items()},
+# Chosen on dev for weights that were pre-trained, and for random ones.
+_OF_PRETRAINED = {
+    "100": (f"{_EPOCHS}=100.0", *_OF_HEAD, *_BALANCED),
+    "400": (f"{_EPOCHS}=20.0", *_BY_LAYER),
+    "1600": (f"{_EPOCHS}=8.0", *_BY_LAYER),
+    "6400": (f"{_EPOCHS}=6.0", *_BY_LAYER),
+    "23000": (f"{_EPOCHS}=4.0", *_BY_LAYER),
+}
+_OF_RANDOM = {
+    "100": _BALANCED,
+    "23000": (f"{_EPOCHS}=4.0", "FinetuningConfig.dropout=0.1"),
+}
+
+
+def _reviews(source: str, numbers: Iterable[int], data: str, *rows) -> Suite:
+    """Rows on the reviews of films (Maas et al., ACL 2011) by labels."""
+    scratch = Row(
+        "from_scratch",
+        rows[0].gin_file,
+        bindings=(FROM_SCRATCH,),
+        task_bindings=_OF_RANDOM,
+    )
+    baselines = (Row(kind, baseline=kind) for kind in ("tfidf", "majority"))
+    return Suite(
+        f"{source}, accuracy on test",
+        "tfidf",
+        (*rows, scratch, *baselines),
+        {str(n): _labels(n, NUM_LABELS[n]) for n in numbers},
+        data,
+        "build/imdb",
+        num_seeds=5,
+        is_pretrained_once=True,
+    )
+
+
+FEW_LABELS = _reviews(
+    "Reviews of films by labels",
+    NUM_LABELS,
     "build_reviews",
-    "build/imdb",
-    num_seeds=5,
-    is_pretrained_once=True,
+    Row("pretrained", "results/imdb.gin", task_bindings=_OF_PRETRAINED),
+)
+# Minutes of two cores that the general model went on with reviews.
+ADAPTATION = _reviews(
+    "A general model adapted to reviews of films",
+    (100, 400, 1600),
+    "build_adaptation",
+    Row("general", "results/general.gin", task_bindings=_OF_PRETRAINED),
+    *(
+        Row(
+            f"adapted_{minutes}",
+            f"results/adapted_{minutes}.gin",
+            "results/general.gin",
+            task_bindings=_OF_PRETRAINED,
+        )
+        for minutes in (5, 15, 45)
+    ),
 )
 
-SUITES = COMPARISONS | {"public_sets": PUBLIC_SETS, "few_labels": FEW_LABELS}
+SUITES = COMPARISONS | {
+    "public_sets": PUBLIC_SETS,
+    "few_labels": FEW_LABELS,
+    "adaptation": ADAPTATION,
+}

@@ -98,6 +98,23 @@ def test_two_stages_start_from_each_other_and_share_the_budget():
         assert gin_files.load(type(run.config), files, params) == run.config
 
 
+def test_a_first_stage_is_the_run_of_another_row():
+    changes = {"tasks": ("400",), "budgets": (None,), "size_gin_file": ""}
+    chosen = options("adaptation", num_seeds=5, **changes)
+    found = variants("adaptation", ("general", "adapted_5"), **changes)
+    general, adapted = (
+        suite_runs.runs_of(variant, None, chosen) for variant in found.values()
+    )
+    assert general[0].command == adapted[0].command
+    # One network for both parts.
+    assert adapted[1].config.init_checkpoint == general[0].model_dir
+    assert not adapted[1].config.init_generator_checkpoint
+    assert adapted[2].config.init_checkpoint == adapted[1].model_dir
+    assert (
+        adapted[1].config.data.vocab_file == general[0].config.data.vocab_file
+    )
+
+
 def test_every_row_costs_the_budget():
     found = variants("objectives")
     assert found.pop("random_weights").flops == 0

@@ -1,5 +1,6 @@
 """Tests of suite_data.py: public archives, as they are published."""
 
+import pathlib
 import shutil
 import tarfile
 
@@ -126,3 +127,26 @@ def test_reviews_are_read_from_the_folder_or_the_archive(
     assert len(corpus) == 8
     assert sum(text.count("\nSecond.\n\n") for text in corpus) == 9
     assert commands[-1][-1] == "--heldout-fraction=0.01"
+
+
+def test_a_text_to_adapt_to_has_the_vocabulary_of_the_other(
+    data, tmp_path, commands
+):
+    found = build("adaptation", data, tmp_path / "out")
+    assert "First 0." in "".join(
+        text for name, text in found.items() if name.startswith("corpus/")
+    )
+    texts = {k for k in found if k.startswith("adaptation/texts/")}
+    assert {pathlib.Path(k).name for k in texts} == {
+        *("0.txt", "wikitext_valid.txt", "wikitext_test.txt")
+    }
+    folder = tmp_path / "out" / "adaptation"
+    (vocabulary,) = (c for c in commands if "build-vocab" in c)
+    assert f"--corpus_dir={folder / 'texts'}" in vocabulary
+    records = [c for c in commands if "build-data" in c]
+    assert [next(f for f in c if "corpus" in f) for c in records] == [
+        f"--corpus-dir={folder / 'texts'}",
+        f"--corpus-dir={tmp_path / 'out' / 'corpus'}",
+    ]
+    for command in records:
+        assert f"--vocab-file={folder / 'vocab.txt'}" in command
