@@ -326,6 +326,11 @@ class PretrainingData:
                 expected = (
                     f"{length} values of {name} (ElectraConfig.max_seq_length)"
                 )
+                if not what:
+                    (data,) = self.records.read(records[row : row + 1])
+                    example = tf.train.Example.FromString(data)
+                    names = ", ".join(sorted(example.features.feature))
+                    hint = f", whose features are {names or 'none'}"
             raise errors.DataError(
                 f"Expected {expected}, received {what} in record {number} of "
                 f"{path}{hint}"

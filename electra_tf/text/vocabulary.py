@@ -166,7 +166,8 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
         raise ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "
             f"Received: vocab_size={vocab_size}, but {vocab_file} has "
-            f"{len(found.tokens)} entries"
+            f"{len(found.tokens)} entries; --gin_param="
+            f"EncoderConfig.vocab_size={len(found.tokens)} takes all of them"
         )
     return found
 

@@ -110,9 +110,12 @@ def steps_to_next_look(run: configs.RunConfig, step: int) -> int:
     """Steps until the next multiple of `steps_per_loop`.
 
     A run also stops for evaluations and checkpoints, and early, so that a
-    mistake and the first figures show soon. This follows from the step alone: a
-    run that goes on looks where it would have looked.
+    mistake and the first figures show soon: behind the first step, whose loss
+    no update has changed yet. This follows from the step alone: a run that goes
+    on looks where it would have looked.
     """
+    if not step and run.steps_per_loop >= 5:
+        return 1
     every = [run.steps_per_loop, run.save_checkpoints_steps]
     if run.eval_steps:
         every.append(run.eval_steps)

@@ -311,6 +311,17 @@ def test_refuses_records_that_are_no_examples(tmp_path, content):
     )
 
 
+def test_names_the_features_that_a_record_has_instead(tmp_path):
+    example = tf.train.Example()
+    for name in ("input_word_ids", "input_mask"):
+        example.features.feature[name].int64_list.value.extend([1] * 12)
+    write_raw(tmp_path / "a.tfrecord", example.SerializeToString())
+    assert refusal(tmp_path).endswith(
+        f"received 0 in record 0 of {tmp_path}/a.tfrecord, whose features are "
+        "input_mask, input_word_ids"
+    )
+
+
 def cut_short(folder):
     path = folder / "c.tfrecord"
     path.write_bytes(path.read_bytes()[:-1])

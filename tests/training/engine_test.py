@@ -113,7 +113,22 @@ def test_trains_to_the_last_step(tmp_path):
 def test_looks_soon_after_the_start(tmp_path):
     run = helpers.run_config(tmp_path, steps_per_loop=20)
     loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
-    assert steps(run, "train") == [5, 10, 15, 20, 40, 45]
+    assert steps(run, "train") == [1, 5, 10, 15, 20, 40, 45]
+
+
+def test_a_loss_that_grows_from_the_first_step_on_ends_the_run(tmp_path):
+    """As by a learning rate of 10: the mean of some steps is no measure."""
+
+    def loss_function(model):
+        def from_step_2(features, *args):
+            value = tf.where(features["x"] > 0, 1e5, features["x"])
+            return square_loss(model)({"x": value}, *args)
+
+        return from_step_2
+
+    run = helpers.run_config(tmp_path, steps_per_loop=20)
+    with pytest.raises(errors.TrainingError, match="1 and 5.*the first, 0;"):
+        loop.train(one_weight_engine(run, loss_function), 8, "training", ("x",))
 
 
 def test_evaluates_every_eval_steps(tmp_path, capsys):
