@@ -1,4 +1,4 @@
-"""ELECTRA in TensorFlow 2 and Keras 3, number for number the original.
+"""ELECTRA in TensorFlow 2 and Keras 3, compatible with the original.
 
 For a notebook, in Keras's own terms:
 
