@@ -153,19 +153,6 @@ def test_takes_a_continuation_that_learns_the_same(trained):
         model_directory.refuse_other_run(changed)
 
 
-def test_moved_records_must_be_the_same_ones(trained):
-    model_dir = trained.run.model_dir
-    moved = pretraining_config(model_dir, data={"train_files": "moved/*"})
-    model_directory.write_records_digest(model_dir, "a")
-    model_directory.refuse_other_records(moved, "a")
-    for config in (trained, moved):
-        with pytest.raises(errors.ConfigError, match="a run on other records"):
-            model_directory.refuse_other_records(config, "b")
-    # Where nothing was learned, any will do.
-    os.remove(os.path.join(model_dir, "checkpoint"))
-    model_directory.refuse_other_records(moved, "b")
-
-
 def test_refuses_what_changes_learning_naming_the_values(trained):
     changed = pretraining_config(
         trained.run.model_dir,

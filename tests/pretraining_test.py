@@ -299,18 +299,23 @@ def test_pre_training_has_one_rate():
         optimization.refuse_layerwise_rates(config.optimizer)
 
 
-def test_refuses_to_go_on_with_other_tokens(tmp_path):
+def test_refuses_to_go_on_with_other_records_or_tokens(tmp_path):
+    config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
     tokens = tuple(helpers.VOCAB)
     learned = vocabulary.Vocabulary(tokens, do_lower_case=True)
     other = vocabulary.Vocabulary((*tokens[:-2], tokens[-1], tokens[-2]))
-    vocabulary.write(learned, str(tmp_path))
+    inputs = types.SimpleNamespace(digest="a")
+    inputs = pretraining._Inputs(learned, inputs, None, 0)
+    pretraining._note_inputs(config, inputs)
     # Nothing was learned yet.
-    pretraining._refuse_other_vocabulary(str(tmp_path), other)
+    pretraining._refuse_other_inputs(config, other, "b")
     (tmp_path / "model.ckpt-3.index").touch()
-    pretraining._refuse_other_vocabulary(str(tmp_path), learned)
+    pretraining._refuse_other_inputs(config, learned, "a")
     line = f"the model in {tmp_path} has learned, its vocab.txt. Received: an"
     with pytest.raises(errors.ConfigError, match=line):
-        pretraining._refuse_other_vocabulary(str(tmp_path), other)
+        pretraining._refuse_other_inputs(config, other, "a")
+    with pytest.raises(errors.ConfigError, match="a run on other records"):
+        pretraining._refuse_other_inputs(config, learned, "b")
 
 
 @pytest.mark.parametrize(
