@@ -83,7 +83,6 @@ class Engine:
             optimizer.skips_non_finite_updates = True
         self._iterator = None
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
-        num_replicas = strategy.num_replicas_in_sync
         # `replica_step`, by XLA where the run asks for it.
         # XLA gets what lies between two collectives: on CPUs it cannot hold
         # one. A TPU compiles all of it by itself.
@@ -96,14 +95,11 @@ class Engine:
             experimental_attributes={"_noinline": True},
         )
         if run.jit_compile and run.distribution_strategy != "tpu":
-            if num_replicas == 1:
-                self.compiled_step = tf.function(
-                    self.replica_step, jit_compile=True, autograph=False
-                )
+            xla = tf.function(jit_compile=True, autograph=False)
+            if strategy.num_replicas_in_sync == 1:
+                self.compiled_step = xla(self.replica_step)
             else:
-                self._compiled_gradients = tf.function(
-                    self._gradients, jit_compile=True, autograph=False
-                )
+                self._compiled_gradients = xla(self._gradients)
 
     def distribute(
         self, make_dataset: MakeDataset, batch_size: int, first_step: int
@@ -116,7 +112,7 @@ class Engine:
         num_replicas = self.strategy.num_replicas_in_sync
         share = self.share_of_batch(batch_size)
 
-        def of_worker(context):
+        def worker_dataset(context):
             local = num_replicas // context.num_input_pipelines
             shard = replicas.Shard(
                 num_replicas, context.input_pipeline_id * local, local
@@ -127,8 +123,8 @@ class Engine:
         if self._is_one_cpu():
             # What hands batches to devices has a tuner of its own, which cannot
             # be turned off, and here there is nothing to hand over.
-            return of_worker(tf.distribute.InputContext())
-        return self.strategy.distribute_datasets_from_function(of_worker)
+            return worker_dataset(tf.distribute.InputContext())
+        return self.strategy.distribute_datasets_from_function(worker_dataset)
 
     def _is_one_cpu(self) -> bool:
         """Whether the run's only device is where its batches are made."""
@@ -240,20 +236,15 @@ class Engine:
         )
         loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
         variables = self.model.trainable_variables
-        used = [
-            v
-            for v, g in zip(variables, gradients, strict=True)
-            if g is not None
-        ]
+        pairs = zip(gradients, variables, strict=True)
+        used = [(g, v) for g, v in pairs if g is not None]
         # In one call, as every call is a message to all others.
         sums = all_reduce_sum(sums | {"total_loss": loss_sums})
-        summed = self._reduce(
-            [g for g in gradients if g is not None], all_reduce_sum
-        )
+        summed = self._reduce([g for g, _ in used], all_reduce_sum)
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         if self.loss_scale:
             summed = [g / scale for g in summed]
-        norm = self.optimizer.apply_summed(summed, used)
+        norm = self.optimizer.apply_summed(summed, [v for _, v in used])
         one = tf.constant(1.0)
         norm_sums = losses.Sums(norm, one)
         if self.loss_scale:
@@ -372,8 +363,8 @@ class Engine:
         )
         return (
             [
-                None if of_variable[0] is None else tf.add_n(of_variable)
-                for of_variable in zip(*gradients, strict=True)
+                None if parts[0] is None else tf.add_n(parts)
+                for parts in zip(*gradients, strict=True)
             ],
             tf.add_n(part_losses),
             _added(sums),
@@ -428,11 +419,7 @@ class Engine:
             before_batch()
             with _data_errors():
                 sums = self._eval_step(next(iterator))
-            total = (
-                sums
-                if total is None
-                else tf.nest.map_structure(tf.add, total, sums)
-            )
+            total = _added([total, sums]) if total else sums
         return losses.metrics_from_sums(total)
 
     @tf.function(reduce_retracing=True)
@@ -503,7 +490,7 @@ def _parts(features, size: int, num_parts: int):
 
 def _added(sums):
     """Structures of tensors -> one, of their sums."""
-    return tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums)
+    return tf.nest.map_structure(lambda *parts: tf.add_n(parts), *sums)
 
 
 def _one_by_one(totals: Sequence[tf.Tensor]):

@@ -71,10 +71,6 @@ def train(
         engine, checkpoints, last_step, description, live_metrics, watch
     )
     with StopRequests() as requests:
-
-        def is_asked_to_stop():
-            return engine.any_worker(requests.signal_name is not None)
-
         try:
             if run.eval_first and not step:
                 looks.evaluate(step, evaluate)
@@ -90,16 +86,16 @@ def train(
                     looks.evaluate(step, evaluate)
                 if step % run.save_checkpoints_steps == 0:
                     checkpoints.save()
-                is_over = is_asked_to_stop() or looks.are_not_better(patience)
+                is_over = bool(requests.asked_by(engine))
+                is_over = is_over or looks.are_not_better(patience)
                 looks.restart_clock()
             checkpoints.save()
         finally:
             checkpoints.finish()
             looks.close()
-        is_stopped = is_asked_to_stop()
+        who = requests.asked_by(engine)
     checkpoints.check_saved()
-    if is_stopped:
-        who = requests.signal_name or "Another worker stopped"
+    if who:
         raise errors.Stopped(
             f"{who} at step {step}: saved in {run.model_dir}; run again to go "
             "on"
@@ -322,13 +318,11 @@ def stoppable_evaluation(
     with StopRequests("leaving after this batch") as requests:
 
         def leave_if_asked():
-            if not engine.any_worker(requests.signal_name is not None):
-                return
-            who = requests.signal_name or "Another worker stopped"
-            raise errors.Stopped(
-                f"{who} in the last evaluation: all steps are saved in "
-                f"{engine.run.model_dir}; run again to evaluate"
-            )
+            if who := requests.asked_by(engine):
+                raise errors.Stopped(
+                    f"{who} in the last evaluation: all steps are saved in "
+                    f"{engine.run.model_dir}; run again to evaluate"
+                )
 
         yield leave_if_asked
 
@@ -356,6 +350,12 @@ class StopRequests:
     def __exit__(self, *_):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def asked_by(self, engine: engine_lib.Engine) -> str:
+        """Who asks any of the workers to stop; "" for nobody."""
+        if not engine.any_worker(self.signal_name is not None):
+            return ""
+        return self.signal_name or "Another worker stopped"
 
     def _note(self, number, frame):
         if self.signal_name is not None:
