@@ -21,6 +21,28 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [
 ]
 PAD, UNK, CLS, SEP, MASK = range(5)
 LENGTH = 12
+# A pre-training run of `electra_config`, but of one layer.
+GIN = f"""
+PretrainingConfig.model = @ElectraConfig()
+PretrainingConfig.data = @PretrainingDataConfig()
+PretrainingConfig.optimizer = @OptimizerConfig()
+PretrainingConfig.run = @RunConfig()
+ElectraConfig.encoder = @EncoderConfig()
+ElectraConfig.max_seq_length = {LENGTH}
+ElectraConfig.mask_prob = 0.25
+ElectraConfig.generator_hidden_size = 0.5
+EncoderConfig.vocab_size = {len(VOCAB)}
+EncoderConfig.hidden_size = 8
+EncoderConfig.num_hidden_layers = 1
+EncoderConfig.num_attention_heads = 2
+EncoderConfig.intermediate_size = 16
+EncoderConfig.embedding_size = 6
+EncoderConfig.max_position_embeddings = {LENGTH}
+OptimizerConfig.learning_rate = 1e-2
+PretrainingDataConfig.train_files = 'train.tfrecord'
+PretrainingDataConfig.vocab_file = 'vocab.txt'
+RunConfig.num_train_steps = 10
+"""
 
 
 def encoder_config(**changes) -> configs.EncoderConfig:
