@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, files, model_directory, validation
 from electra_tf.checkpoints import continuing
-from electra_tf.model import ablations, electra, masking
+from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches, manifest
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -33,6 +33,8 @@ _COLLAPSED_AUC = 0.6
 # A generator of the paper's sizes is right for about 55 % of its samples when
 # it is trained.
 _TOO_GOOD_ACCURACY = 0.75
+# More float16 steps than this that are not taken are worth a word.
+_MANY_SKIPPED = 0.1
 
 
 def pretrain(
@@ -205,7 +207,11 @@ def _make_engine(
     """
     run, data = config.run, config.data
     with strategy.scope():
-        model = _make_model(config.model, inputs.vocab)
+        model = ablations.make_model(
+            config.model,
+            masking.SpecialIds.of(inputs.vocab),
+            masking.continues_a_word(inputs.vocab.tokens),
+        )
         if data.biases_from_data:
             model.set_output_biases(inputs.train_data.token_frequencies())
         if config.model.unigram_generator:
@@ -226,16 +232,6 @@ def _make_engine(
     if inputs.heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     return engine
-
-
-def _make_model(
-    config: configs.ElectraConfig, vocab: vocabulary.Vocabulary
-) -> electra.PretrainingModel:
-    return ablations.make_model(
-        config,
-        masking.SpecialIds.of(vocab),
-        masking.continues_a_word(vocab.tokens),
-    )
 
 
 def _last_step(run: configs.RunConfig) -> int:
@@ -410,32 +406,6 @@ def _describe(
         )
 
 
-def load_trained(
-    model_dir: str,
-) -> tuple[vocabulary.Vocabulary, electra.PretrainingModel]:
-    """The vocabulary of a run, and its model with the last weights.
-
-    Raises:
-      ConfigError: If there is no run, vocabulary or checkpoint, or they do not
-        fit each other.
-    """
-    config = model_directory.read_pretraining_config(model_dir)
-    checkpoint = tf.train.latest_checkpoint(model_dir)
-    if not checkpoint:
-        raise errors.ConfigError(
-            f"Expected a checkpoint in {model_dir}, found none: run "
-            "electra-tf pretrain first"
-        )
-    vocab = vocabulary.load_of_size(
-        os.path.join(model_dir, vocabulary.VOCAB_FILE),
-        config.model.encoder.vocab_size,
-    )
-    replicas.set_policy(config.run)
-    model = _make_model(config.model, vocab)
-    saving.restore_variables(model.variables, checkpoint, "the model")
-    return vocab, model
-
-
 def advice(
     config: configs.PretrainingConfig,
     share_of_padding: float,
@@ -473,11 +443,12 @@ def advice(
             "little to learn from. Try a smaller "
             "ElectraConfig.generator_hidden_size or more text"
         )
-    line = optimization.skipped_remark(metrics.get("skipped_steps", 0.0), step)
-    if line and not is_young:
+    num_skipped = metrics.get("skipped_steps", 0.0)
+    if num_skipped > _MANY_SKIPPED * step and not is_young:
         lines["skipped_steps"] = (
-            f"{line}. Try RunConfig.dtype_policy='mixed_bfloat16' or a lower "
-            "OptimizerConfig.learning_rate"
+            f"{num_skipped:g} of {step} steps were not taken, as their float16 "
+            "gradients were not finite. Try RunConfig.dtype_policy="
+            "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
         )
     return lines
 

@@ -228,7 +228,7 @@ class Engine:
             )
         )
         totals, zeros = None, None
-        if num_replicas > 1 or self._is_cut():
+        if num_replicas * self.num_micro_batches * self.num_parallel_parts > 1:
             weights, zeros = self._sums_of_weights(features, seed)
             totals = all_reduce_sum(weights) if weights else []
         gradients, loss, sums = self._compiled_gradients(
@@ -383,10 +383,6 @@ class Engine:
             for g in gradients
         ]
         return gradients, loss, sums
-
-    def _is_cut(self) -> bool:
-        """Whether a replica's part of the batch is not in one piece."""
-        return self.num_micro_batches * self.num_parallel_parts > 1
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""

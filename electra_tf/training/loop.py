@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, files, model_directory
 from electra_tf.command_line import progress, silence
 from electra_tf.model import costs
 from electra_tf.training import engine as engine_lib
@@ -262,13 +262,14 @@ class _Looks:
         self.eval_summaries = Summaries(model_dir)
         if self.is_chief:
             # Lines of later steps come again.
-            self.log = metrics_log.MetricsLog(model_dir, self._step)
+            metrics_log.begin(self.log_file, self._step)
         self.line.start(step)
         self._has_begun = True
 
     def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
-        self.log.write(step, split, metrics)
+        record = {"step": step, "split": split} | metrics
+        files.append_line(self.log_file, record)
         if self.watch:
             for name, advice in self.watch(step, metrics).items():
                 self._say_once(name, f"step {step}: {advice}")

@@ -22,8 +22,6 @@ NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 # together: one by one they would be more than a fifth of the operations in the
 # graph of a step.
 _LARGE = 50_000
-# More float16 steps than this that are not taken are worth a word.
-_MANY_SKIPPED = 0.1
 
 
 class _Kind(typing.NamedTuple):
@@ -189,21 +187,6 @@ def warn_of_schedule(
             "never reaches its peak: see OptimizerConfig.num_warmup_steps and "
             "warmup_proportion"
         )
-
-
-def skipped_remark(num_skipped: float, num_steps: int) -> str | None:
-    """What to say of float16 steps that were not taken, if they are many.
-
-    Args:
-      num_skipped: See `LossScale.skipped`.
-      num_steps: Of all, these among them.
-    """
-    if num_skipped <= _MANY_SKIPPED * num_steps:
-        return None
-    return (
-        f"{num_skipped:g} of {num_steps} steps were not taken, as their "
-        "float16 gradients were not finite"
-    )
 
 
 class LossScale:
