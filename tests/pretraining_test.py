@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import types
-import warnings
 
 import pytest
 import tensorflow as tf
@@ -16,6 +15,7 @@ from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import optimization
 from tests import helpers
+from tests import notices as heard
 from tests.training import engine_test
 
 CONFIG = configs.PretrainingConfig(
@@ -113,10 +113,7 @@ def train_data(tmp_path):
 def notices(config, train_data, heldout_data=None):
     """What a run warns of before it begins, a line each."""
     inputs = pretraining._Inputs(None, train_data, heldout_data, 0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        pretraining._describe(config, MODEL, inputs)
-    return "\n".join(str(warning.message) for warning in caught)
+    return "\n".join(heard.of(pretraining._describe, config, MODEL, inputs))
 
 
 def test_says_that_a_file_is_there_twice(train_data, tmp_path):
@@ -254,9 +251,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path):
         return pretraining._Inputs(vocab, train, heldout, num_steps)
 
     def begin(*args):
-        with warnings.catch_warnings(record=True) as caught:
-            pretraining._note_inputs(config, inputs(*args))
-        return bool(caught)
+        return bool(heard.of(pretraining._note_inputs, config, inputs(*args)))
 
     # The same, with a break without any; then a mistake that came to nothing.
     assert [begin(name) for name in ("b", "b", None, "c", "b")] == (

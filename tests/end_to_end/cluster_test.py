@@ -267,10 +267,3 @@ def test_two_processes_fine_tune_as_one_does(folder, undisturbed):
         assert found["tasks"]["own_data"]["dev"] == pytest.approx(
             expected["tasks"]["own_data"]["dev"], rel=1e-5
         )
-
-
-def test_needs_to_know_the_cluster(folder):
-    result = warm.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
-    assert result.returncode == 1
-    line = result.stderr.splitlines()[-1]
-    assert "needs the environment variable TF_CONFIG: see docs/guides" in line

@@ -232,11 +232,6 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
     [
         ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
         (
-            ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
-            "RunConfig has no parameter sede (--gin_param=RunConfig.sede = 1). "
-            "Did you mean seed?",
-        ),
-        (
             ["--gin_file=run.gin"],
             "The gin configuration must set RunConfig.model_dir",
         ),
