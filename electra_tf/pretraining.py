@@ -66,7 +66,7 @@ def pretrain(
             "the training records": inputs.train_data.digest,
             "the held-out records": inputs.scored_on(config),
             "the vocabulary": inputs.vocab,
-            weights: workers.digest_of_variables(strategy, variables),
+            weights: workers.digest_of_variables(variables),
         }
         workers.refuse_differences(strategy, config, contents)
     is_chief = replicas.is_chief(strategy)

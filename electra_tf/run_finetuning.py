@@ -45,33 +45,23 @@ BINDINGS = {
 } | {"batch_size": "FinetuningDataConfig.train_batch_size"}
 
 
-def _run(config, before_training) -> None:
-    # Imports TensorFlow: late, so that mistakes in a gin file show at once.
+def _run(config, before_training, args) -> None:
+    # They import TensorFlow: late, so that mistakes in a gin file show at once.
     import tensorflow as tf
 
-    from electra_tf.finetuning import finetune
+    from electra_tf.finetuning import finetune, finished_run
     from electra_tf.training import workers
 
+    if config.data.eval_only:
+        scores = finished_run.score(config)
+        directory = (scores or {}).get("directory", "")
+        _tell(scores, "scores and predictions", directory)
+        return
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
     with workers.lost(config.run.model_dir):
         scores = finetune.finetune(config, before_training)
     _tell(scores, "fine-tuned model", config.run.model_dir)
-
-
-def _score(config) -> None:
-    """--eval_only."""
-    from electra_tf.finetuning import finished_run
-
-    scores = finished_run.score(config)
-    _tell(scores, "scores and predictions", (scores or {}).get("directory", ""))
-
-
-def _run_or_score(config, before_training, args) -> None:
-    if config.data.eval_only:
-        _score(config)
-    else:
-        _run(config, before_training)
 
 
 def _tell(scores: dict | None, what: str, directory: str) -> None:
@@ -132,7 +122,7 @@ def main(argv=None) -> int:
     return launch.Command(
         parser,
         finetuning_configs.FinetuningConfig,
-        _run_or_score,
+        _run,
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),
