@@ -191,7 +191,7 @@ class Command:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
         step: dict[str, typing.Any] = {}
         if isinstance(config, configs.PretrainingConfig):
-            step = fastest.of_pretraining(config)
+            step = fastest.pretraining_step(config)
         before = model_directory.run_before(run)
         run, device = fastest.settle_devices(run)
         run, chosen = fastest.settle(run, before=before, **step)

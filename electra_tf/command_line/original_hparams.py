@@ -154,8 +154,8 @@ def finetuning(
         ),
         "vocab_file": _vocab_file(hparams, data_dir, pretrained),
     }
-    settings |= original_settings.of_task(names)
-    settings |= original_settings.of_model_size(hparams.get("model_size"))
+    settings |= original_settings.task_settings(names)
+    settings |= original_settings.size_settings(hparams.get("model_size"))
     settings |= dict(hparams) | {"task_names": tuple(names)}
     # The checkpoint must have width and layers of the model size, and what was
     # given by itself.

@@ -161,7 +161,7 @@ FINETUNING: dict[str, Hparam] = {
 }
 
 
-def of_task(task_names: Sequence[str]) -> dict[str, object]:
+def task_settings(task_names: Sequence[str]) -> dict[str, object]:
     """Epochs and length of a single task (configure_finetuning.py).
 
     Args:
@@ -182,7 +182,7 @@ def of_task(task_names: Sequence[str]) -> dict[str, object]:
     return {"max_seq_length": 256} if name == "chunk" else {}
 
 
-def of_model_size(model_size: object) -> dict[str, object]:
+def size_settings(model_size: object) -> dict[str, object]:
     """Rates of fine-tuning by the model's size (configure_finetuning.py).
 
     Args:

@@ -254,7 +254,7 @@ class _Looks:
         model_dir = self.run.model_dir
         self.matmul_rate = 0.0
         if self.engine.networks:
-            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
+            self.matmul_rate = matmul_rate.strategy_rate(self.engine.strategy)
         self.line = progress.Progress(
             self.description, self.last_step, "step", self.is_chief
         )

@@ -67,7 +67,7 @@ def _measure(
     return rate
 
 
-def of_strategy(strategy: tf.distribute.Strategy) -> float:
+def strategy_rate(strategy: tf.distribute.Strategy) -> float:
     """What the devices of a run reach, in the dtype that it computes in.
 
     Args:
@@ -80,12 +80,12 @@ def of_strategy(strategy: tf.distribute.Strategy) -> float:
     dtype = keras.config.dtype_policy().compute_dtype
     if "CPU" in devices[0]:
         num_workers = strategy.num_replicas_in_sync // len(devices)
-        return num_workers * of_cpus(dtype)
+        return num_workers * cpu_rate(dtype)
     rate = _measure(8192, 8, dtype, strategy, clock=time.perf_counter)
     return max(rate() for _ in range(3))
 
 
-def of_cpus(dtype: str = "float32") -> float:
+def cpu_rate(dtype: str = "float32") -> float:
     """What the cores that this process may use reach together.
 
     Args:

@@ -358,10 +358,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           How many slots were there.
         """
         self.iterations.assign(iterations)
-        found = {n: slot for n, slot in self.slots().items() if n in slots}
-        for name, slot in found.items():
+        known = {n: slot for n, slot in self.slots().items() if n in slots}
+        for name, slot in known.items():
             slot.assign(slots[name])
-        return len(found)
+        return len(known)
 
     def apply_summed(
         self, gradients: Sequence, variables: Sequence[keras.Variable]
@@ -452,8 +452,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     ) -> None:
         """`update_step` of variables of one kind, as if they were one."""
         states = [
-            [of_all[index].value for index in indices]
-            for of_all in (self._trainable_variables, self.adam_m, self.adam_v)
+            [group[index].value for index in indices]
+            for group in (self._trainable_variables, self.adam_m, self.adam_v)
         ]
         gradient, *state = (
             tf.concat([_flat(x) for x in xs], axis=0)

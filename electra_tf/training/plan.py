@@ -118,7 +118,7 @@ def _device(key: str, dtype_policy: str, settled: str | None) -> Hardware:
         from electra_tf.training import matmul_rate
 
         policy = settled or dtype_policy
-        peak = matmul_rate.of_cpus(policy.removeprefix("mixed_"))
+        peak = matmul_rate.cpu_rate(policy.removeprefix("mixed_"))
         name = "this CPU, measured"
         return Hardware(name, peak, policy, 0.0, 10 * _GB, CPU_MFU)
     name, float32, half, memory, link, mfu = _MAKERS[key]

@@ -19,7 +19,7 @@ def test_prints_the_table(capsys):
 def test_an_open_dtype_is_settled(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        matmul_rate, "of_cpus", lambda dtype: asked.append(dtype) or 1e12
+        matmul_rate, "cpu_rate", lambda dtype: asked.append(dtype) or 1e12
     )
     flags = [f"--gin_file={SMALL}", "--hardware=this_cpu"]
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])

@@ -28,7 +28,7 @@ def test_the_rate_of_a_strategy_is_that_of_the_cores(monkeypatch):
     """Which are those that the process may use, twice for two workers."""
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     cores = matmul_rate.num_cores()
-    rate = matmul_rate.of_strategy(strategy)
+    rate = matmul_rate.strategy_rate(strategy)
     assert 1e8 < rate < 20 * cores * numpy_rate(1024)
     monkeypatch.setattr(matmul_rate, "num_cores", lambda: 3 * cores)
     # Of rounds that take turns, the fastest counts.
@@ -40,4 +40,4 @@ def test_the_rate_of_a_strategy_is_that_of_the_cores(monkeypatch):
         extended=types.SimpleNamespace(worker_devices=["CPU:0"]),
         num_replicas_in_sync=2,
     )
-    assert matmul_rate.of_strategy(two) == 2 * 3 * cores * 7.0
+    assert matmul_rate.strategy_rate(two) == 2 * 3 * cores * 7.0

@@ -82,7 +82,7 @@ def with_run(**changes):
 def test_devices_by_their_names(monkeypatch):
     assert len(plan.devices()) == len(plan.HARDWARE)
     rates = {"float32": 1e11, "bfloat16": 2e11}
-    monkeypatch.setattr(matmul_rate, "of_cpus", rates.get)
+    monkeypatch.setattr(matmul_rate, "cpu_rate", rates.get)
     (device,) = plan.devices(["this_cpu"])
     assert (device.peak, device.mfu) == (1e11, plan.CPU_MFU)
     found = plan.devices(["a100", "this_cpu"], 0.5, "mixed_bfloat16")
