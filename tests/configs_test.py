@@ -339,9 +339,3 @@ def test_warm_up_steps(changes, steps):
 def test_fine_tuning_steps(num_examples, epochs, steps):
     config = finetuning_data(train_batch_size=32, num_train_epochs=epochs)
     assert config.num_train_steps(num_examples) == steps
-
-
-def test_imports_no_tensorflow():
-    code = "import sys; from electra_tf import configs; print(*sys.modules)"
-    modules = helpers.execute("-c", code).stdout.split()
-    assert "electra_tf.configs" in modules and "tensorflow" not in modules

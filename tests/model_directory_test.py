@@ -13,18 +13,7 @@ from electra_tf import configs, errors, model_directory, validation
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
-
-def pretraining_config(model_dir, **changes):
-    config = configs.PretrainingConfig(
-        model=helpers.electra_config(),
-        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.run_config(model_dir, num_train_steps=10),
-    )
-    for name, value in changes.items():
-        part = dataclasses.replace(getattr(config, name), **value)
-        config = dataclasses.replace(config, **{name: part})
-    return config
+pretraining_config = helpers.pretraining_config
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import re
 import signal
 import types
 
@@ -18,12 +17,7 @@ from tests import helpers
 from tests import notices as heard
 from tests.training import engine_test
 
-CONFIG = configs.PretrainingConfig(
-    model=helpers.electra_config(),
-    data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
-    optimizer=configs.OptimizerConfig(1e-3),
-    run=helpers.run_config("model", num_train_steps=10_000),
-)
+CONFIG = helpers.pretraining_config("model", run={"num_train_steps": 10_000})
 
 
 def changed(part, **changes):
@@ -39,51 +33,37 @@ TOO_GOOD = HEALTHY | {"sampled_masked_lm_accuracy": 0.9, "replaced_rate": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("step", "metrics"),
+    ("step", "metrics", "said"),
     [
-        (5000, HEALTHY),
-        (5000, {"masked_lm_loss": 2.0}),
+        (5000, HEALTHY, {}),
+        (5000, {"masked_lm_loss": 2.0}, {}),
         # Young.
-        (900, COLLAPSED),
+        (900, COLLAPSED, {}),
         # It ranks well, and only its threshold is off.
-        (5000, COLLAPSED | {"disc_auc": 0.8}),
+        (5000, COLLAPSED | {"disc_auc": 0.8}, {}),
         # At the end a generator may be good.
-        (6000, TOO_GOOD),
-        (5000, HEALTHY | {"skipped_steps": 20}),
+        (6000, TOO_GOOD, {}),
+        (5000, HEALTHY | {"skipped_steps": 20}, {}),
+        (1000, COLLAPSED, {"collapsed": "auc without padding 0.51). Try"}),
+        (1000, TOO_GOOD, {"generator_too_good": "90 % of its samples"}),
+        (
+            *(1000, HEALTHY | {"skipped_steps": 101}),
+            {"skipped_steps": "101 of 1000 steps were not taken, as"},
+        ),
     ],
 )
-def test_has_nothing_to_say(step, metrics):
-    assert pretraining.advice(CONFIG, 0.0, step, metrics) == {}
+def test_names_a_collapsed_discriminator(step, metrics, said):
+    """Or a generator that is too good, or steps that were not taken."""
+    lines = pretraining.advice(CONFIG, 0.0, step, metrics)
+    assert lines.keys() == said.keys()
+    assert all(said[name] in line for name, line in lines.items())
 
 
 def test_a_short_run_is_young_for_longer():
     config = changed("run", num_train_steps=1000)
     assert pretraining.advice(config, 0.0, 499, COLLAPSED) == {}
-    found = pretraining.advice(config, 0.0, 500, COLLAPSED)
-    assert found.keys() == {"collapsed"}
-
-
-@pytest.mark.parametrize(
-    ("metrics", "name", "line"),
-    [
-        (
-            COLLAPSED,
-            *("collapsed", r"auc without padding 0.51\). Try"),
-        ),
-        (
-            TOO_GOOD,
-            *("generator_too_good", "90 % of its samples"),
-        ),
-        (
-            HEALTHY | {"skipped_steps": 101},
-            *("skipped_steps", "101 of 1000 steps were not taken, as"),
-        ),
-    ],
-)
-def test_names_a_collapsed_discriminator(metrics, name, line):
-    """Or a generator that is too good, or steps that were not taken."""
-    found = pretraining.advice(CONFIG, 0.0, 1000, metrics)
-    assert list(found) == [name] and re.search(line, found[name])
+    lines = pretraining.advice(config, 0.0, 500, COLLAPSED)
+    assert lines.keys() == {"collapsed"}
 
 
 @pytest.mark.parametrize(("auc", "is_said"), [(0.69, True), (0.85, False)])

@@ -123,16 +123,6 @@ def test_a_later_file_overrides_an_earlier_one(gin_file, tmp_path):
     assert (run.seed, run.num_train_steps) == (7, 30)
 
 
-def test_includes_relative_to_the_file(gin_file, tmp_path, monkeypatch):
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "tiny_sizes.gin").write_text(PRETRAINING)
-    outer = tmp_path / "inner" / "outer.gin"
-    outer.write_text("include 'tiny_sizes.gin'\nRunConfig.seed = 7\n")
-    monkeypatch.chdir(tmp_path)
-    config = load(outer)
-    assert (config.run.seed, config.model.encoder.vocab_size) == (7, 20)
-
-
 def test_an_included_file_includes_its_own_neighbours(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "sizes.gin").write_text(PRETRAINING)
