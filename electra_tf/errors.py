@@ -1,7 +1,6 @@
 """Errors that end a command in one line, and warnings that it goes on with."""
 
 import difflib
-import itertools
 import re
 import sys
 import types
@@ -81,12 +80,10 @@ def cause(message: str) -> str:
     text = re.split(r"\s*\[\[{{|\s*\[Op:", message)[0]
     if first_cause := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
         text = first_cause[1]
-    lines = itertools.dropwhile(_is_place, text.split("\n"))
+    lines = text.split("\n")
+    while lines and (not lines[0].strip() or lines[0].startswith(_PLACES)):
+        del lines[0]
     return re.sub("{{.*?}} ", "", "\n".join(lines)).strip() or message
-
-
-def _is_place(line: str) -> bool:
-    return not line.strip() or line.startswith(_PLACES)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

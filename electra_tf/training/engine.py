@@ -120,17 +120,13 @@ class Engine:
             dataset = make_dataset(share, first_step, shard)
             return dataset.with_options(replicas.UNTUNED)
 
-        if self._is_one_cpu():
+        strategy = self.strategy
+        is_one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+        if is_one and "CPU" in strategy.extended.worker_devices[0]:
             # What hands batches to devices has a tuner of its own, which cannot
             # be turned off, and here there is nothing to hand over.
             return worker_dataset(tf.distribute.InputContext())
-        return self.strategy.distribute_datasets_from_function(worker_dataset)
-
-    def _is_one_cpu(self) -> bool:
-        """Whether the run's only device is where its batches are made."""
-        if not isinstance(self.strategy, tf.distribute.OneDeviceStrategy):
-            return False
-        return "CPU" in self.strategy.extended.worker_devices[0]
+        return strategy.distribute_datasets_from_function(worker_dataset)
 
     def share_of_batch(self, batch_size: int, setting="batch_size") -> int:
         """Examples that each replica has of a batch.
@@ -453,20 +449,17 @@ class Engine:
 
     def _micro_batch_size(self, share: int) -> int:
         """Examples that a replica works on at once, of its share of a batch."""
-        run = self.run
-        size = min(run.micro_batch_size or share, share)
-        if share % size:
-            raise errors.ConfigError(
-                "RunConfig.micro_batch_size must divide the examples that a "
-                f"replica has of a batch. Received: micro_batch_size={size}, "
-                f"examples={share}"
-            )
-        if size % self.num_parallel_parts:
-            raise errors.ConfigError(
-                "RunConfig.num_parallel_parts must divide the examples that a "
-                "replica works on at once. Received: num_parallel_parts="
-                f"{run.num_parallel_parts}, examples={size}"
-            )
+        size = min(self.run.micro_batch_size or share, share)
+        parts = self.num_parallel_parts
+        for name, number, whole, what in (
+            ("micro_batch_size", size, share, "has of a batch"),
+            ("num_parallel_parts", parts, size, "works on at once"),
+        ):
+            if whole % number:
+                raise errors.ConfigError(
+                    f"RunConfig.{name} must divide the examples that a replica "
+                    f"{what}. Received: {name}={number}, examples={whole}"
+                )
         return size
 
 
