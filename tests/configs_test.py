@@ -13,12 +13,8 @@ ENCODER = {"vocab_size": 30522, "hidden_size": 256, "embedding_size": 128}
 ENCODER |= {"num_hidden_layers": 12, "num_attention_heads": 4}
 ENCODER |= {"intermediate_size": 1024}
 DATA = {"train_files": "*.tfrecord", "vocab_file": "vocab.txt"}
-FINETUNING_DATA = {
-    "task_name": "cola",
-    "train_file": "train.tsv",
-    "dev_file": "dev.tsv",
-    "vocab_file": "vocab.txt",
-}
+FINETUNING_DATA = {"task_name": "cola", "train_file": "train.tsv"}
+FINETUNING_DATA |= {"dev_file": "dev.tsv", "vocab_file": "vocab.txt"}
 
 
 def encoder(**changes):
