@@ -56,16 +56,17 @@ def is_better(metric: str, value: float, other: float) -> bool:
 
 def read(path: str) -> list[dict]:
     """Lines of a metrics.jsonl, without those that are cut short or damaged."""
+    if not os.path.exists(path):
+        return []
     records = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                with contextlib.suppress(json.JSONDecodeError):
-                    record = json.loads(line)
-                    if (
-                        isinstance(record, dict)
-                        and record.keys() >= _LOGGED
-                        and type(record["step"]) is int
-                    ):
-                        records.append(record)
-    return records
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(json.JSONDecodeError):
+                records.append(json.loads(line))
+    return [
+        record
+        for record in records
+        if isinstance(record, dict)
+        and record.keys() >= _LOGGED
+        and type(record["step"]) is int
+    ]

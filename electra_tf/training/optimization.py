@@ -38,6 +38,7 @@ class _Kind(typing.NamedTuple):
     is_large: bool
 
 
+@dataclasses.dataclass(eq=False)
 class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0, times a linear warm-up.
 
@@ -53,19 +54,11 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         (arXiv:2404.06395, section 4); None for all steps, as the original's.
     """
 
-    def __init__(
-        self,
-        learning_rate: float,
-        num_train_steps: int,
-        num_warmup_steps: float,
-        lr_decay_power: float = 1.0,
-        num_decay_steps: float | None = None,
-    ):
-        self.learning_rate = learning_rate
-        self.num_train_steps = num_train_steps
-        self.num_warmup_steps = num_warmup_steps
-        self.lr_decay_power = lr_decay_power
-        self.num_decay_steps = num_decay_steps
+    learning_rate: float
+    num_train_steps: int
+    num_warmup_steps: float
+    lr_decay_power: float = 1.0
+    num_decay_steps: float | None = None
 
     def __call__(self, step):
         """The rate <float32>[] at a step count <int>[]."""
