@@ -118,7 +118,7 @@ def check_fields(
         outer = typing.get_origin(kind) or kind
         inner = typing.get_args(kind)[-1:]
         # The names of an object are texts anyway.
-        parts = value.values() if isinstance(value, dict) else value
+        parts: typing.Any = value.values() if isinstance(value, dict) else value
         if value is None or (
             _is_of(value, outer)
             and (not inner or all(_is_of(part, *inner) for part in parts))
