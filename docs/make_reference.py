@@ -20,7 +20,7 @@ import typing
 import gin
 
 from electra_tf import configs
-from electra_tf.command_line import verbs
+from electra_tf.command_line import launch, verbs
 from electra_tf.finetuning import configs as finetuning_configs
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -150,13 +150,6 @@ def cli() -> str:
     return "\n".join(parts)
 
 
-def _attributes(cls: type) -> dict[str, str]:
-    """Field -> what the docstring says of it."""
-    section = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
-    entries = re.split(r"^ {2}(\w+): ", section, flags=re.M)
-    return dict(zip(entries[1::2], entries[2::2], strict=True))
-
-
 def _field(field: dataclasses.Field) -> str:
     if field.default is dataclasses.MISSING:
         return f"`{field.name}`, required"
@@ -190,7 +183,7 @@ def config() -> str:
     for group, classes in _CONFIGS.items():
         parts.append(f"## {group}\n")
         for cls in classes:
-            attributes = _attributes(cls)
+            attributes = launch.described(cls)
             hints = typing.get_type_hints(cls)
             summary = (inspect.getdoc(cls) or "").split("\n")[0]
             parts.append(f"### {cls.__name__}\n\n{summary}\n")

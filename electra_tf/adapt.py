@@ -8,6 +8,10 @@ belongs to it, builds training examples in <model_dir>_data, holds out a share
 of the documents, trains both networks jointly, and ends with how well they
 predict held-out text before and after. Run it again after an interruption and
 it goes on. The result is fine-tuned like any other checkpoint.
+
+By default it takes a fifth of the paper's learning rate, 10 passes over the
+text, at most 100,000 steps, and batches of 128 examples of 128 tokens; of
+models wider than Small 256 examples of 512.
 """
 
 import math
@@ -38,42 +42,14 @@ _TABLE = ("masked_lm_accuracy", "masked_lm_loss", "disc_auc", "disc_loss")
 _MANY_PIECES = 1.5
 _MANY_UNKNOWN = 0.01
 
-# Flag -> the parameter that it overrides, and what it is.
-_FLAGS = {
-    float: {
-        "learning_rate": (
-            "OptimizerConfig.learning_rate",
-            "Peak learning rate; the default is a fifth of the paper's.",
-        ),
-    },
-    int: {
-        "num_train_steps": (
-            "RunConfig.num_train_steps",
-            f"Steps; by default {_EPOCHS} passes over the text, at most "
-            f"{_STEPS[1]:,}.",
-        ),
-        "batch_size": (
-            "PretrainingDataConfig.train_batch_size",
-            "Examples in one step; 128 by default, of models wider than Small "
-            "256.",
-        ),
-        "max_seq_length": (
-            "ElectraConfig.max_seq_length",
-            "Tokens of an example; 128 by default, of models wider than Small "
-            "512.",
-        ),
-        "micro_batch_size": (
-            "RunConfig.micro_batch_size",
-            "Examples that go through the networks at once, where a batch does "
-            "not fit into memory; changes no result.",
-        ),
-        "seed": ("RunConfig.seed", "Of data order, masks, samples, dropout."),
-    },
-}
+# Flag -> the parameter that it overrides.
 BINDINGS = {
-    flag: parameter
-    for texts in _FLAGS.values()
-    for flag, (parameter, _) in texts.items()
+    "learning_rate": "OptimizerConfig.learning_rate",
+    "num_train_steps": "RunConfig.num_train_steps",
+    "batch_size": "PretrainingDataConfig.train_batch_size",
+    "max_seq_length": "ElectraConfig.max_seq_length",
+    "micro_batch_size": "RunConfig.micro_batch_size",
+    "seed": "RunConfig.seed",
 }
 
 
@@ -312,8 +288,10 @@ def main(argv=None) -> int:
         default=0.05,
         help="Share of documents to score, not to learn.",
     )
-    for kind, texts in _FLAGS.items():
-        parser.add_values(kind, **{flag: t for flag, (_, t) in texts.items()})
+    launch.add_fields(
+        *(parser, BINDINGS, configs.OptimizerConfig, configs.ElectraConfig),
+        *(configs.PretrainingDataConfig, configs.RunConfig),
+    )
     return launch.Command(
         parser,
         configs.PretrainingConfig,

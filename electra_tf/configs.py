@@ -6,7 +6,6 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 
 import dataclasses
 import typing
-from collections.abc import Iterator
 
 import gin
 
@@ -191,79 +190,73 @@ class ElectraConfig:
         # The original's configuration does the same.
         towers = self.two_tower_generator or self.electric_objective
         object.__setattr__(self, "two_tower_generator", towers)
-        for holds, rule in self._rules():
+        for rule, holds in self._rules().items():
             validation.require_together(self, holds, f"ElectraConfig{rule}")
         if self.generator_training == "adversarial":
             object.__setattr__(self, "distinct_positions", True)
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
-        """Whether settings go together, and the rule, which names them."""
-        for name in (
-            *("discriminator_objective", "generator_training"),
-            *("uniform_generator", "unigram_generator"),
-        ):
-            is_usual = getattr(self, name) == getattr(ElectraConfig, name)
-            rule = f".{name} needs electra_objective"
-            yield self.electra_objective or is_usual, rule
-        training = self.generator_training
+    def _rules(self) -> dict[str, bool]:
+        """Rule, which names the settings -> whether they go together."""
+        training, has_own = self.generator_training, self.has_own_generator
         own = "untied_generator, not uniform_generator or unigram_generator"
-        yield (
-            self.max_seq_length <= self.encoder.max_position_embeddings,
+        detects = "a discriminator_objective that detects replaced tokens"
+        maximum_likelihood = training == "maximum_likelihood"
+        rules = {
+            f".{name} needs electra_objective": self.electra_objective
+            or getattr(self, name) == getattr(ElectraConfig, name)
+            for name in (
+                *("discriminator_objective", "generator_training"),
+                *("uniform_generator", "unigram_generator"),
+            )
+        }
+        return rules | {
             ".max_seq_length must not exceed "
-            "EncoderConfig.max_position_embeddings",
-        )
-        yield (
-            self.max_predictions_per_seq > 0,
-            ".mask_prob must leave a token of max_seq_length to predict",
-        )
-        yield (
-            not (self.electra_objective and self.electric_objective),
-            " takes one of electra_objective and electric_objective",
-        )
-        yield (
-            not (self.uniform_generator and self.unigram_generator),
-            " takes one of uniform_generator and unigram_generator",
-        )
-        yield (
-            training == "maximum_likelihood" or self.has_own_generator,
-            f".generator_training={training!r} needs {own}",
-        )
-        # Shared embeddings would go on learning.
-        yield (
-            training != "frozen" or self.untied_generator_embeddings,
+            "EncoderConfig.max_position_embeddings": (
+                self.max_seq_length <= self.encoder.max_position_embeddings
+            ),
+            ".mask_prob must leave a token of max_seq_length to predict": (
+                self.max_predictions_per_seq > 0
+            ),
+            " takes one of electra_objective and electric_objective": not (
+                self.electra_objective and self.electric_objective
+            ),
+            " takes one of uniform_generator and unigram_generator": not (
+                self.uniform_generator and self.unigram_generator
+            ),
+            f".generator_training={training!r} needs {own}": (
+                maximum_likelihood or has_own
+            ),
+            # Shared embeddings would go on learning.
             ".untied_generator_embeddings must be True with "
-            "generator_training='frozen'",
-        )
-        yield (
-            training != "adversarial" or self.has_binary_discriminator,
-            f".generator_training={training!r} needs a "
-            "discriminator_objective that detects replaced tokens",
-        )
-        yield (
-            not self.disentangled_embeddings
-            or (
-                self.electra_objective
-                and self.has_own_generator
-                and not self.untied_generator_embeddings
-                and self.has_binary_discriminator
+            "generator_training='frozen'": (
+                training != "frozen" or self.untied_generator_embeddings
             ),
-            ".disentangled_embeddings needs electra_objective, a "
-            "discriminator_objective that detects replaced tokens and "
-            f"{own} or untied_generator_embeddings",
-        )
-        # The original fails where there are no towers to take a loss of.
-        yield (
-            not self.two_tower_generator
-            or (
-                self.has_discriminator
-                and self.has_own_generator
-                and training == "maximum_likelihood"
-                and not self.disentangled_embeddings
+            f".generator_training={training!r} needs {detects}": (
+                training != "adversarial" or self.has_binary_discriminator
             ),
+            f".disentangled_embeddings needs electra_objective, {detects} and "
+            f"{own} or untied_generator_embeddings": (
+                not self.disentangled_embeddings
+                or (
+                    self.electra_objective
+                    and has_own
+                    and not self.untied_generator_embeddings
+                    and self.has_binary_discriminator
+                )
+            ),
+            # The original fails where there are no towers to take a loss of.
             ".two_tower_generator needs electra_objective or "
             f"electric_objective, and towers that learn by themselves: {own}, "
-            "generator_training='maximum_likelihood'",
-        )
+            "generator_training='maximum_likelihood'": (
+                not self.two_tower_generator
+                or (
+                    self.has_discriminator
+                    and has_own
+                    and maximum_likelihood
+                    and not self.disentangled_embeddings
+                )
+            ),
+        }
 
     @property
     def max_predictions_per_seq(self) -> int:

@@ -25,39 +25,19 @@ from electra_tf.inference import judged_text
 _BATCH_SIZE = 64
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this command."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf detect", description=__doc__
-    )
-    text_lines.add_arguments(parser)
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        help="a pre-trained checkpoint of any format, with the discriminator's "
-        "head",
-    )
-    arguments.add_vocabulary(parser)
-    parser.add_argument("--html", metavar="FILE", help="write a page, too")
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON lines instead"
-    )
-    return parser
-
-
 def _detect(args: argparse.Namespace) -> None:
     batches = text_lines.read_batches(args.text, args.file, _BATCH_SIZE)
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import detector
 
-    found = detector.Detector(
+    model = detector.Detector(
         args.checkpoint, args.vocab_file, args.do_lower_case
     )
     width = shutil.get_terminal_size().columns
     kept: list[judged_text.JudgedText] = []
     for batch in batches:
         texts = [text_lines.decode(line.content) for line in batch]
-        for judged in found.judge(texts):
+        for judged in model.judge(texts):
             if args.json:
                 print(judged_text.as_json(judged))
             else:
@@ -74,7 +54,17 @@ def _detect(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and judges; returns the exit code."""
-    return arguments.run(_detect, make_parser(), argv)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf detect", description=__doc__
+    )
+    add = parser.add_argument
+    text_lines.add_arguments(parser)
+    line = "a pre-trained checkpoint of any format, with the discriminator's "
+    add("--checkpoint", required=True, help=f"{line}head")
+    arguments.add_vocabulary(parser)
+    add("--html", metavar="FILE", help="write a page, too")
+    add("--json", action="store_true", help="print JSON lines instead")
+    return arguments.run(_detect, parser, argv)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Errors that end a command in one line, and warnings that it goes on with."""
 
 import difflib
-import itertools
 import re
 import sys
 import types
@@ -64,8 +63,8 @@ def warn(message: str) -> None:
 
 def data_error_message(error: Exception) -> str:
     """The line of a DataError that TensorFlow wrapped into its own error."""
-    before, found, after = str(error).partition("DataError: ")
-    if not found:
+    before, mark, after = str(error).partition("DataError: ")
+    if not mark:
         return first_line(error)
     line = after.split("\n")[0]
     # What a graph asserts is in brackets.
@@ -79,14 +78,12 @@ def cause(message: str) -> str:
       message: Of TensorFlow's error; any other stays as it is.
     """
     text = re.split(r"\s*\[\[{{|\s*\[Op:", message)[0]
-    if of_several := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
-        text = of_several[1]
-    lines = itertools.dropwhile(_is_place, text.split("\n"))
+    if first_cause := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
+        text = first_cause[1]
+    lines = text.split("\n")
+    while lines and (not lines[0].strip() or lines[0].startswith(_PLACES)):
+        del lines[0]
     return re.sub("{{.*?}} ", "", "\n".join(lines)).strip() or message
-
-
-def _is_place(line: str) -> bool:
-    return not line.strip() or line.startswith(_PLACES)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

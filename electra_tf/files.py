@@ -117,9 +117,11 @@ def check_fields(
         value = record.get(name)
         outer = typing.get_origin(kind) or kind
         inner = typing.get_args(kind)[-1:]
+        # The names of an object are texts anyway.
+        parts: typing.Any = value.values() if isinstance(value, dict) else value
         if value is None or (
             _is_of(value, outer)
-            and (not inner or all(_is_of(v, *inner) for v in _parts(value)))
+            and (not inner or all(_is_of(part, *inner) for part in parts))
         ):
             continue
         expected = _IN_WORDS[outer]
@@ -135,11 +137,6 @@ def _is_of(value: object, kind: type) -> bool:
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, (int, float) if kind is float else kind)
-
-
-def _parts(value) -> Iterable:
-    """Of an object the values: its names are texts anyway."""
-    return value.values() if isinstance(value, dict) else value
 
 
 def each_once(pairs: list[tuple[str, typing.Any]]) -> dict:

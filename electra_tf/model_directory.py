@@ -292,7 +292,7 @@ def refuse_other_run(config) -> None:
             + f" (electra-tf adapt --checkpoint={model_dir} goes on with a "
             "released model)" * (kind == "PretrainingConfig")
         )
-    if not _has_learned(model_dir):
+    if not has_learned(model_dir):
         return
     record = read_config(model_dir)
     if record["class"] != kind:
@@ -320,7 +320,7 @@ def refuse_other_run(config) -> None:
 
 def run_before(run: configs.RunConfig) -> dict:
     """The record of the run that a run goes on with; empty if there is none."""
-    if not _has_learned(run.model_dir):
+    if not has_learned(run.model_dir):
         return {}
     return read_config(run.model_dir).get("run", {})
 
@@ -345,42 +345,7 @@ def folder_of(path: str | os.PathLike) -> str | None:
     return path
 
 
-def refuse_other_records(config, digest: str) -> None:
-    """Refuses to go on with other records than those that were learned.
-
-    Args:
-      config: Of pre-training.
-      digest: Of its records, under whatever name they are.
-
-    Raises:
-      ConfigError: If the run in its model directory had others.
-    """
-    model_dir = config.run.model_dir
-    learned = read_train_data(model_dir) if _has_learned(model_dir) else {}
-    if learned.get("sha256", digest) != digest:
-        raise errors.ConfigError(
-            f"{model_dir} holds a run on other records than those of "
-            f"PretrainingDataConfig.train_files={config.data.train_files}: "
-            "other files, or of other names, which are their order, or built "
-            "again. Choose another --model_dir, or bring the old ones back"
-        )
-
-
-def read_train_data(model_dir: str) -> dict:
-    """What `write_records_digest` wrote; nothing where it did not."""
-    path = os.path.join(model_dir, TRAIN_DATA_FILE)
-    return files.read_json(path, ("sha256",)) if os.path.isfile(path) else {}
-
-
-def write_records_digest(
-    model_dir: str, digest: str, heldout: str | None = None
-) -> None:
-    """Writes what `refuse_other_records` compares, and what is held out."""
-    record = {"sha256": digest, "heldout": heldout}
-    write_json(os.path.join(model_dir, TRAIN_DATA_FILE), record, indent=None)
-
-
-def _has_learned(model_dir: str) -> bool:
+def has_learned(model_dir: str) -> bool:
     """Whether there are checkpoints, whatever "checkpoint" says, or scores."""
     trials = [trial_dir(model_dir, n) for n in trial_numbers(model_dir)]
     learned = [f"{BEST_DIR}/checkpoint", f"{CHECKPOINT_NAME}-*.index"]

@@ -29,5 +29,5 @@ def door(name: str) -> pathlib.Path:
 
 def gin_files() -> list[str]:
     """What --gin_file can name anywhere, such as "gin/small.gin"."""
-    found = (root() / "gin").rglob("*.gin")
-    return sorted(path.relative_to(root()).as_posix() for path in found)
+    paths = (root() / "gin").rglob("*.gin")
+    return sorted(path.relative_to(root()).as_posix() for path in paths)

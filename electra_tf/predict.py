@@ -23,44 +23,6 @@ from electra_tf.command_line import arguments, text_lines
 from electra_tf.inference import exchange
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this command."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf predict", description=__doc__
-    )
-    text_lines.add_arguments(parser)
-    parser.add_argument(
-        "--saved-model",
-        required=True,
-        help="one version of a SavedModel, or the folder of its versions",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("auto", "json", "text"),
-        default="auto",
-        help="default: text on a terminal, else json",
-    )
-    parser.add_argument(
-        "--input-format",
-        choices=("auto", "text", "jsonl"),
-        default="auto",
-        help="default: jsonl where --file ends in .jsonl or .ndjson, else text",
-    )
-    parser.add_argument(
-        "--outputs",
-        type=arguments.names,
-        default=(),
-        help="which outputs to print, separated by commas (default: all)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.positive_int,
-        default=32,
-        help="texts that are answered at once (default: %(default)s)",
-    )
-    return parser
-
-
 def _predict(args: argparse.Namespace) -> None:
     batches = text_lines.read_batches(
         args.text, args.file, args.batch_size, takes_objects=True
@@ -93,7 +55,23 @@ def _predict(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and asks; returns the exit code."""
-    return arguments.run(_predict, make_parser(), argv)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf predict", description=__doc__
+    )
+    add = parser.add_argument
+    text_lines.add_arguments(parser)
+    line = "one version of a SavedModel, or the folder of its versions"
+    add("--saved-model", required=True, help=line)
+    line = "default: text on a terminal, else json"
+    add("--format", choices=("auto", "json", "text"), default="auto", help=line)
+    line = "default: jsonl where --file ends in .jsonl or .ndjson, else text"
+    kinds = ("auto", "text", "jsonl")
+    add("--input-format", choices=kinds, default="auto", help=line)
+    line = "which outputs to print, separated by commas (default: all)"
+    add("--outputs", type=arguments.names, default=(), help=line)
+    line = "texts that are answered at once (default: %(default)s)"
+    add("--batch-size", type=arguments.positive_int, default=32, help=line)
+    return arguments.run(_predict, parser, argv)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, validation
+from electra_tf import configs, errors, files, model_directory, validation
 from electra_tf.checkpoints import continuing
-from electra_tf.files import write_json
-from electra_tf.model import ablations, electra, masking
+from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches, manifest
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -34,6 +33,8 @@ _COLLAPSED_AUC = 0.6
 # A generator of the paper's sizes is right for about 55 % of its samples when
 # it is trained.
 _TOO_GOOD_ACCURACY = 0.75
+# More float16 steps than this that are not taken are worth a word.
+_MANY_SKIPPED = 0.1
 
 
 def pretrain(
@@ -56,11 +57,8 @@ def pretrain(
       TrainingError: If the loss is not finite.
     """
     optimization.refuse_layerwise_rates(config.optimizer)
-    # First: workers can only meet before anything else has run.
-    strategy = replicas.make_strategy(config.run)
-    replicas.set_policy(config.run)
-    inputs = _read_inputs(config)
-    engine = _make_engine(config, inputs, strategy)
+    inputs, engine = _begin(config)
+    strategy = engine.strategy
     if replicas.are_several_workers(strategy):
         variables = [*engine.model.variables, *engine.optimizer.variables]
         weights = "the initial weights, those of init_checkpoint if it is given"
@@ -68,7 +66,7 @@ def pretrain(
             "the training records": inputs.train_data.digest,
             "the held-out records": inputs.scored_on(config),
             "the vocabulary": inputs.vocab,
-            weights: workers.digest_of_variables(strategy, variables),
+            weights: workers.digest_of_variables(variables),
         }
         workers.refuse_differences(strategy, config, contents)
     is_chief = replicas.is_chief(strategy)
@@ -76,16 +74,14 @@ def pretrain(
         _describe(config, engine.model, inputs)
         before_training()
         _note_inputs(config, inputs)
-    metrics, is_logged = _train(config, inputs, engine)
+    metrics = _train(config, inputs, engine)
     if not is_chief:
         return None
     if inputs.heldout_data:
-        model_dir, step = config.run.model_dir, _last_step(config.run)
-        if not is_logged:
-            with contextlib.closing(loop.Summaries(model_dir)) as summaries:
-                summaries.write(step, metrics)
-        path = os.path.join(model_dir, model_directory.EVAL_RESULTS_FILE)
-        write_json(path, {"step": step} | metrics)
+        path = os.path.join(
+            config.run.model_dir, model_directory.EVAL_RESULTS_FILE
+        )
+        files.write_json(path, {"step": _last_step(config.run)} | metrics)
     return metrics
 
 
@@ -111,10 +107,7 @@ def evaluate(config: configs.PretrainingConfig) -> dict[str, float]:
         "PretrainingConfig needs heldout_files, and init_checkpoint or a "
         "trained model in model_dir, to evaluate",
     )
-    strategy = replicas.make_strategy(config.run)
-    replicas.set_policy(config.run)
-    inputs = _read_inputs(config)
-    engine = _make_engine(config, inputs, strategy)
+    inputs, engine = _begin(config)
     saving.Checkpoints(engine).restore()
     assert inputs.heldout_data is not None
     return engine.evaluate_on(
@@ -140,16 +133,22 @@ class _Inputs:
     heldout_data: batches.PretrainingData | None
     num_eval_steps: int
 
-    @property
-    def data(self) -> list[batches.PretrainingData]:
-        return [d for d in (self.train_data, self.heldout_data) if d]
-
     def scored_on(self, config: configs.PretrainingConfig) -> str | None:
         """Which held-out examples, in a line; None without any."""
         if self.heldout_data is None:
             return None
         number = self.num_eval_steps * config.data.eval_batch_size
         return f"{number} of {self.heldout_data.digest}"
+
+
+def _begin(
+    config: configs.PretrainingConfig,
+) -> tuple[_Inputs, engine_lib.Engine]:
+    # First: workers can only meet before anything else has run.
+    strategy = replicas.make_strategy(config.run)
+    replicas.set_policy(config.run)
+    inputs = _read_inputs(config)
+    return inputs, _make_engine(config, inputs, strategy)
 
 
 def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
@@ -165,8 +164,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
     # Whoever takes the model treats text as that of the records was.
     treatment = manifest.treatment_of_text(train_data.records.files)
     vocab = dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
-    model_directory.refuse_other_records(config, train_data.digest)
-    _refuse_other_vocabulary(run.model_dir, vocab)
+    _refuse_other_inputs(config, vocab, train_data.digest)
     heldout_data, num_eval_steps = None, 0
     if data.heldout_files:
         heldout_data = batches.PretrainingData(
@@ -185,8 +183,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
                 f"{data.eval_batch_size}, but {data.heldout_files} holds "
                 f"{len(heldout_data)} examples"
             )
-    inputs = _Inputs(vocab, train_data, heldout_data, num_eval_steps)
-    for part in inputs.data:
+    for part in filter(None, (train_data, heldout_data)):
         manifest.refuse_unfinished(part.records.files)
         if part.share_of_padding() == 1.0:
             raise errors.DataError(
@@ -194,7 +191,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
                 f"input_mask of 0 everywhere, in {part.records.files[0]} and "
                 f"all of {len(part.records.files)} file(s)"
             )
-    return inputs
+    return _Inputs(vocab, train_data, heldout_data, num_eval_steps)
 
 
 def _make_engine(
@@ -210,7 +207,11 @@ def _make_engine(
     """
     run, data = config.run, config.data
     with strategy.scope():
-        model = _make_model(config.model, inputs.vocab)
+        model = ablations.make_model(
+            config.model,
+            masking.SpecialIds.of(inputs.vocab),
+            masking.continues_a_word(inputs.vocab.tokens),
+        )
         if data.biases_from_data:
             model.set_output_biases(inputs.train_data.token_frequencies())
         if config.model.unigram_generator:
@@ -219,37 +220,18 @@ def _make_engine(
             config.optimizer, run.num_train_steps
         )
         engine = engine_lib.Engine(
-            strategy,
-            model,
-            model.training_loss,
-            optimizer,
-            run,
-            data.train_batch_size,
-            inputs.train_data.dataset,
+            *(strategy, model, model.training_loss, optimizer, run),
+            *(data.train_batch_size, inputs.train_data.dataset),
             ablations.networks(config.model),
         )
         if config.init_checkpoint or config.init_generator_checkpoint:
             continuing.start_from_init_checkpoint(
-                config,
-                inputs.vocab,
-                model,
-                optimizer,
-                engine.global_step,
-                engine.loss_scale,
+                *(config, inputs.vocab, model, optimizer),
+                *(engine.global_step, engine.loss_scale),
             )
     if inputs.heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     return engine
-
-
-def _make_model(
-    config: configs.ElectraConfig, vocab: vocabulary.Vocabulary
-) -> electra.PretrainingModel:
-    return ablations.make_model(
-        config,
-        masking.SpecialIds.of(vocab),
-        masking.continues_a_word(vocab.tokens),
-    )
 
 
 def _last_step(run: configs.RunConfig) -> int:
@@ -261,15 +243,11 @@ def _train(
     config: configs.PretrainingConfig,
     inputs: _Inputs,
     engine: engine_lib.Engine,
-) -> tuple[dict[str, float], bool]:
-    """Trains to the last step and evaluates what comes out.
-
-    Returns:
-      Held-out metrics of the last step, empty without held-out data, and
-      whether the training has logged them.
-    """
+) -> dict[str, float]:
+    """Trains to the last step; its held-out metrics, empty without data."""
     data, last_step = config.data, _last_step(config.run)
     heldout_data = inputs.heldout_data
+    is_chief = replicas.is_chief(engine.strategy)
     evaluated: dict[int, dict[str, float]] = {}  # Step -> metrics.
 
     def evaluate(before_batch=lambda: None):
@@ -281,7 +259,7 @@ def _train(
             before_batch,
         )
         # Not before: a run that does not come here has changed nothing.
-        if replicas.is_chief(engine.strategy):
+        if is_chief:
             _note_heldout(config, inputs)
         return dict(evaluated[step])
 
@@ -296,10 +274,13 @@ def _train(
                 advice, config, inputs.train_data.share_of_padding()
             ),
         )
-        is_logged = last_step in evaluated
-        if heldout_data and not is_logged:
+        if heldout_data and last_step not in evaluated:
             with loop.stoppable_evaluation(engine) as leave_if_asked:
                 evaluate(leave_if_asked)
+            if is_chief:
+                summaries = loop.Summaries(config.run.model_dir)
+                summaries.write(last_step, evaluated[last_step])
+                summaries.close()
     except (tf.errors.OpError, UnicodeDecodeError, errors.DataError):
         # TensorFlow does not tell which record it cannot read, nor quite when.
         inputs.train_data.refuse_bad_batches(
@@ -312,7 +293,7 @@ def _train(
                 data.eval_batch_size, 0, inputs.num_eval_steps
             )
         raise
-    return evaluated.get(last_step, {}), is_logged
+    return evaluated.get(last_step, {})
 
 
 def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
@@ -325,10 +306,8 @@ def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     else:
         vocabulary.write(inputs.vocab, model_dir)
     scored_on = inputs.scored_on(config)
-    before = model_directory.read_train_data(model_dir).get("heldout")
-    model_directory.write_records_digest(
-        model_dir, inputs.train_data.digest, heldout=before or scored_on
-    )
+    before = _read_train_data(model_dir).get("heldout")
+    _write_train_data(model_dir, inputs.train_data.digest, before or scored_on)
     if before and scored_on not in (None, before):
         errors.warn(
             "the held-out examples are others than before: scores from now on "
@@ -340,26 +319,46 @@ def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
 def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     """Lets best/ begin anew where other examples are held out than before."""
     model_dir, scored_on = config.run.model_dir, inputs.scored_on(config)
-    if model_directory.read_train_data(model_dir).get("heldout") == scored_on:
+    if _read_train_data(model_dir).get("heldout") == scored_on:
         return
+    best_dir = os.path.join(model_dir, model_directory.BEST_DIR)
     with contextlib.suppress(FileNotFoundError):
-        os.remove(
-            os.path.join(
-                *(model_dir, model_directory.BEST_DIR),
-                model_directory.EVAL_RESULTS_FILE,
-            )
-        )
-    model_directory.write_records_digest(
-        model_dir, inputs.train_data.digest, heldout=scored_on
-    )
+        os.remove(os.path.join(best_dir, model_directory.EVAL_RESULTS_FILE))
+    _write_train_data(model_dir, inputs.train_data.digest, scored_on)
 
 
-def _refuse_other_vocabulary(
-    model_dir: str, vocab: vocabulary.Vocabulary
+def _read_train_data(model_dir: str) -> dict:
+    """What `_write_train_data` wrote; nothing where it did not."""
+    path = os.path.join(model_dir, model_directory.TRAIN_DATA_FILE)
+    return files.read_json(path, ("sha256",)) if os.path.isfile(path) else {}
+
+
+def _write_train_data(model_dir: str, digest: str, heldout: str | None) -> None:
+    path = os.path.join(model_dir, model_directory.TRAIN_DATA_FILE)
+    files.write_json(path, {"sha256": digest, "heldout": heldout}, indent=None)
+
+
+def _refuse_other_inputs(
+    config: configs.PretrainingConfig,
+    vocab: vocabulary.Vocabulary,
+    digest: str,
 ) -> None:
-    """Refuses to go on with tokens that the model has not learned."""
+    """Refuses to go on with records or tokens that the model has not learned.
+
+    `digest` is that of the records, under whatever name they are.
+    """
+    model_dir, data = config.run.model_dir, config.data
+    if not model_directory.has_learned(model_dir):
+        return
+    if _read_train_data(model_dir).get("sha256", digest) != digest:
+        raise errors.ConfigError(
+            f"{model_dir} holds a run on other records than those of "
+            f"PretrainingDataConfig.train_files={data.train_files}: other "
+            "files, or of other names, which are their order, or built again. "
+            "Choose another --model_dir, or bring the old ones back"
+        )
     path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
-    if not os.path.isfile(path) or not saving.checkpoints_of(model_dir):
+    if not os.path.isfile(path):
         return
     if vocabulary.load_vocab(path) != list(vocab.tokens):
         raise errors.ConfigError(
@@ -384,13 +383,12 @@ def _describe(
         f"{run.num_train_steps} steps of {data.train_batch_size} examples; "
         f"TensorBoard: tensorboard --logdir={run.model_dir}"
     )
-    lines: list[str] = []
-    for part in inputs.data:
-        lines += manifest.differences(
-            part.records.num_examples(), data.vocab_file
-        )
+    for part in filter(None, (train_data, inputs.heldout_data)):
+        counts = part.records.num_examples()
+        for line in manifest.differences(counts, data.vocab_file):
+            errors.warn(line)
     if doubled := train_data.records.doubled():
-        lines.append(
+        errors.warn(
             f"{len(doubled)} file(s) of examples are another one once more, "
             f"such as {doubled[0][0]}, which is {doubled[0][1]}: their "
             "examples count twice"
@@ -402,38 +400,10 @@ def _describe(
     optimization.warn_of_schedule(config.optimizer, run.num_train_steps)
     starts = config.init_checkpoint or config.init_generator_checkpoint
     if config.model.generator_training == "frozen" and not starts:
-        lines.append(
+        errors.warn(
             "ElectraConfig.generator_training='frozen' without init_checkpoint "
             "or init_generator_checkpoint: the generator keeps random weights"
         )
-    for line in filter(None, lines):
-        errors.warn(line)
-
-
-def load_trained(
-    model_dir: str,
-) -> tuple[vocabulary.Vocabulary, electra.PretrainingModel]:
-    """The vocabulary of a run, and its model with the last weights.
-
-    Raises:
-      ConfigError: If there is no run, vocabulary or checkpoint, or they do not
-        fit each other.
-    """
-    config = model_directory.read_pretraining_config(model_dir)
-    checkpoint = tf.train.latest_checkpoint(model_dir)
-    if not checkpoint:
-        raise errors.ConfigError(
-            f"Expected a checkpoint in {model_dir}, found none: run "
-            "electra-tf pretrain first"
-        )
-    vocab = vocabulary.load_of_size(
-        os.path.join(model_dir, vocabulary.VOCAB_FILE),
-        config.model.encoder.vocab_size,
-    )
-    replicas.set_policy(config.run)
-    model = _make_model(config.model, vocab)
-    saving.restore_variables(model.variables, checkpoint, "the model")
-    return vocab, model
 
 
 def advice(
@@ -473,11 +443,12 @@ def advice(
             "little to learn from. Try a smaller "
             "ElectraConfig.generator_hidden_size or more text"
         )
-    line = optimization.skipped_remark(metrics.get("skipped_steps", 0.0), step)
-    if line and not is_young:
+    num_skipped = metrics.get("skipped_steps", 0.0)
+    if num_skipped > _MANY_SKIPPED * step and not is_young:
         lines["skipped_steps"] = (
-            f"{line}. Try RunConfig.dtype_policy='mixed_bfloat16' or a lower "
-            "OptimizerConfig.learning_rate"
+            f"{num_skipped:g} of {step} steps were not taken, as their float16 "
+            "gradients were not finite. Try RunConfig.dtype_policy="
+            "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
         )
     return lines
 

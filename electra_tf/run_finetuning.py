@@ -22,174 +22,56 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
 
-
-def _flag_of(parameter: str) -> str:
-    """Of its own name, but for the batch, whose size at evaluation is gin's."""
-    return parameter.split(".")[1].replace("train_batch_size", "batch_size")
-
-
-# Parameters that are different in every run, each with a flag; the rest is
-# gin's.
-_FLAGS: dict[type | tuple[str, ...], dict[str, str]] = {
-    str: {
-        "FinetuningConfig.init_checkpoint": (
-            "Pre-trained model: a model directory, or a checkpoint of any "
-            "format that electra-tf convert reads."
-        ),
-        "FinetuningDataConfig.train_file": (
-            "Labelled rows, .tsv, .csv, .jsonl or .json: one text column or "
-            "two, and a label column; or .conll, a word and its tag a line."
-        ),
-        "FinetuningDataConfig.dev_file": (
-            "Like --train_file: the rows to score."
-        ),
-        "FinetuningDataConfig.test_file": (
-            "Like --train_file, labels optional; scored at the end."
-        ),
-        "FinetuningDataConfig.text_columns": (
-            "One or two columns of the files, separated by a comma, where they "
-            "are not called text, or sentence1 and sentence2 or another pair."
-        ),
-        "FinetuningDataConfig.label_column": (
-            "The column of labels, where it is not called label."
-        ),
-        "FinetuningDataConfig.label_names": (
-            "Names of labels that are numbers in the files, in their order, "
-            "such as O,B-PER,I-PER."
-        ),
-        "FinetuningDataConfig.label_separator": (
-            "Between the labels of a row, where it is not '|'."
-        ),
-        "FinetuningDataConfig.task_names": (
-            "Tasks by name, such as rte, instead of files; several, separated "
-            "by commas, are trained jointly."
-        ),
-        "FinetuningDataConfig.data_dir": "Where the files of --task_names are.",
-        "FinetuningDataConfig.vocab_file": (
-            "Vocabulary, where it is not beside --init_checkpoint."
-        ),
-        "FinetuningConfig.class_weights": (
-            "What rows count in training: balanced, for as much of each label, "
-            "or as in yes=19,no=1."
-        ),
-    },
-    int: {
-        "FinetuningDataConfig.folds": (
-            "Cross-validation over --train_file, instead of --dev_file: as "
-            "many models, each scored on the rows that it has not seen."
-        ),
-        "FinetuningDataConfig.train_batch_size": "Rows in one step.",
-        "RunConfig.seed": "Of the first trial; those after it count on.",
-        "FinetuningDataConfig.max_seq_length": (
-            "Longer texts are cut, or see --long_texts."
-        ),
-        "FinetuningDataConfig.window_stride": (
-            "Tokens from a window of --long_texts=windows to the next one; by "
-            "default half of --max_seq_length."
-        ),
-        "FinetuningConfig.num_trials": "Models with different seeds.",
-        "FinetuningConfig.reseed_degenerate": (
-            "How often a model that says the same of every row is trained "
-            "again with another seed."
-        ),
-        "FinetuningConfig.early_stopping_patience": (
-            "Evaluations in a row that are not better on dev, one each epoch, "
-            "after which training ends; the best weights are taken."
-        ),
-    },
-    bool: {
-        "FinetuningDataConfig.eval_only": (
-            "Train nothing, and score --dev_file and --test_file with the "
-            "models of the run in --model_dir; nothing else need be given."
-        ),
-        "FinetuningDataConfig.has_header": (
-            "Whether the first row of a .tsv or .csv names its columns; they "
-            "are called 1, 2, ... otherwise."
-        ),
-        "FinetuningDataConfig.skip_empty_texts": (
-            "Leave rows without a text out, rather than refuse them."
-        ),
-        "FinetuningConfig.keep_head": (
-            "Go on with the head of --init_checkpoint."
-        ),
-    },
-    ("auto", *finetuning_configs.TASK_TYPES): {
-        "FinetuningDataConfig.task_type": (
-            "What the labels of the files are; auto takes lists and labels "
-            "with a | for several a row, numbers with a point for regression, "
-            "lists of words for tagging, and all else for classes."
-        ),
-    },
-    tuple(finetuning_configs.LONG_TEXTS): {
-        "FinetuningDataConfig.long_texts": (
-            "Texts longer than --max_seq_length are cut, or read in windows "
-            "that overlap, whose logits are averaged."
-        ),
-    },
-    tuple(configs.POOLINGS): {
-        "FinetuningConfig.pooling": (
-            "What the head reads of a text: the first token's vector, as the "
-            "original, or the mean of all tokens' vectors."
-        ),
-    },
-    float: {
-        "FinetuningDataConfig.dev_fraction": (
-            "Part of --train_file that is held out and scored, instead of "
-            "--dev_file."
-        ),
-        "FinetuningDataConfig.num_train_epochs": (
-            "Passes over the training rows."
-        ),
-        "OptimizerConfig.learning_rate": (
-            "Peak learning rate; the default follows the model's size."
-        ),
-    },
+# Fields that are different in every run, each with a flag; the rest is gin's.
+_FIELDS = {
+    finetuning_configs.FinetuningConfig: (
+        "init_checkpoint class_weights num_trials reseed_degenerate keep_head "
+        "early_stopping_patience pooling"
+    ),
+    finetuning_configs.FinetuningDataConfig: (
+        "train_file dev_file test_file text_columns label_column label_names "
+        "label_separator task_names data_dir vocab_file folds max_seq_length "
+        "window_stride eval_only has_header skip_empty_texts task_type "
+        "long_texts dev_fraction num_train_epochs"
+    ),
+    configs.OptimizerConfig: "learning_rate",
+    configs.RunConfig: "seed",
 }
 # Flag -> the parameter that it overrides.
 BINDINGS = {
-    _flag_of(parameter): parameter
-    for texts in _FLAGS.values()
-    for parameter in texts
-}
+    name: f"{cls.__name__}.{name}"
+    for cls, names in _FIELDS.items()
+    for name in names.split()
+} | {"batch_size": "FinetuningDataConfig.train_batch_size"}
 
 
-def _run(config, before_training) -> None:
-    # Imports TensorFlow: late, so that mistakes in a gin file show at once.
+def _run(config, before_training, args) -> None:
+    # They import TensorFlow: late, so that mistakes in a gin file show at once.
     import tensorflow as tf
 
-    from electra_tf.finetuning import finetune
+    from electra_tf.finetuning import finetune, finished_run
     from electra_tf.training import workers
 
+    if config.data.eval_only:
+        scores = finished_run.score(config)
+        directory = (scores or {}).get("directory", "")
+        _tell(scores, "scores and predictions", directory)
+        return
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
     with workers.lost(config.run.model_dir):
-        found = finetune.finetune(config, before_training)
-    _tell(found, "fine-tuned model", config.run.model_dir)
+        scores = finetune.finetune(config, before_training)
+    _tell(scores, "fine-tuned model", config.run.model_dir)
 
 
-def _score(config) -> None:
-    """--eval_only."""
-    from electra_tf.finetuning import finished_run
-
-    found = finished_run.score(config)
-    _tell(found, "scores and predictions", (found or {}).get("directory", ""))
-
-
-def _run_or_score(config, before_training, args) -> None:
-    if config.data.eval_only:
-        _score(config)
-    else:
-        _run(config, before_training)
-
-
-def _tell(found: dict | None, what: str, directory: str) -> None:
+def _tell(scores: dict | None, what: str, directory: str) -> None:
     """Prints scores, and where they and what else there is were written."""
-    if found is None:  # Another worker speaks for the run.
+    if scores is None:  # Another worker speaks for the run.
         return
     # Imports TensorFlow, as above.
     from electra_tf.finetuning import results
 
-    print(results.format_results(found))
+    print(results.format_results(scores))
     print(f"{what}: {directory}")
     report = os.path.join(directory, model_directory.REPORT_FILE)
     if os.path.exists(report):
@@ -229,12 +111,18 @@ def _trained_run(args) -> launch.Base | None:
 def main(argv=None) -> int:
     """Parses the flags and fine-tunes; returns the exit code."""
     parser = launch.make_parser("electra-tf finetune", __doc__)
-    for kind, texts in _FLAGS.items():
-        parser.add_values(kind, **{_flag_of(p): t for p, t in texts.items()})
+    launch.add_fields(
+        parser,
+        BINDINGS,
+        *_FIELDS,
+        task_type=("auto", *finetuning_configs.TASK_TYPES),
+        long_texts=finetuning_configs.LONG_TEXTS,
+        pooling=configs.POOLINGS,
+    )
     return launch.Command(
         parser,
         finetuning_configs.FinetuningConfig,
-        _run_or_score,
+        _run,
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),

@@ -26,50 +26,6 @@ from electra_tf.inference.scored_text import ScoredText
 _TEXTS_AT_ONCE = 64
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this command."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf score", description=__doc__
-    )
-    text_lines.add_arguments(parser)
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        help="a pre-trained checkpoint of any format: Electric, a masked "
-        "language model, or an ELECTRA with its generator",
-    )
-    arguments.add_vocabulary(parser)
-    parser.add_argument(
-        "--method",
-        choices=scored_text.METHODS,
-        default=scored_text.AUTO,
-        help="default: one_pass for Electric, masked for the others",
-    )
-    parser.add_argument(
-        "--tokens",
-        action="store_true",
-        help="print each token's score and place, too",
-    )
-    parser.add_argument(
-        "--sort",
-        action="store_true",
-        help="print the highest score first, once all texts are read",
-    )
-    parser.add_argument(
-        "--truncate",
-        action="store_true",
-        help="score the beginning of a text that is too long for the model "
-        "(default: stop there)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.positive_int,
-        default=32,
-        help="rows that go through the network at once (default: %(default)s)",
-    )
-    return parser
-
-
 def _score(args: argparse.Namespace) -> None:
     batches = text_lines.read_batches(
         args.text, args.file, max(_TEXTS_AT_ONCE, args.batch_size)
@@ -93,16 +49,22 @@ def _score(args: argparse.Namespace) -> None:
 
     answers: Iterable[list[ScoredText]] = _answered(batches, score)
     if args.sort:
-        all_batches = list(batches)
-        total = sum(map(len, all_batches))
-        answers = [_sorted(map(score, all_batches), total)]
+        every = list(batches)
+        total = sum(map(len, every))
+        live = progress.Progress("scoring", total, "text", sys.stderr.isatty())
+        kept: list[ScoredText] = []
+        for scored in map(score, every):
+            kept += scored
+            live.update(len(kept))
+        live.close()
+        answers = [scored_text.best_first(kept)]
     num_scored = num_cut = 0
-    for batch in answers:
-        for scored in batch:
-            print(scored_text.as_json(scored, args.tokens, args.truncate))
+    for scored in answers:
+        for text in scored:
+            print(scored_text.as_json(text, args.tokens, args.truncate))
         sys.stdout.flush()
-        num_scored += len(batch)
-        num_cut += sum(scored.num_left_out > 0 for scored in batch)
+        num_scored += len(scored)
+        num_cut += sum(text.num_left_out > 0 for text in scored)
     if num_cut:
         arguments.say(
             "electra-tf score",
@@ -126,22 +88,33 @@ def _answered(
         yield scored
 
 
-def _sorted(
-    batches: Iterable[list[ScoredText]], total: int
-) -> list[ScoredText]:
-    """All texts, the best first; shows on a terminal how far it is."""
-    live = progress.Progress("scoring", total, "text", sys.stderr.isatty())
-    kept: list[ScoredText] = []
-    for batch in batches:
-        kept += batch
-        live.update(len(kept))
-    live.close()
-    return scored_text.best_first(kept)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and scores; returns the exit code."""
-    return arguments.run(_score, make_parser(), argv)
+    parser = arguments.ArgumentParser(
+        prog="electra-tf score", description=__doc__
+    )
+    add = parser.add_argument
+    text_lines.add_arguments(parser)
+    line = "a pre-trained checkpoint of any format: Electric, a masked "
+    line += "language model, or an ELECTRA with its generator"
+    add("--checkpoint", required=True, help=line)
+    arguments.add_vocabulary(parser)
+    line = "default: one_pass for Electric, masked for the others"
+    methods: dict = {
+        "choices": scored_text.METHODS,
+        "default": scored_text.AUTO,
+    }
+    add("--method", help=line, **methods)
+    line = "print each token's score and place, too"
+    add("--tokens", action="store_true", help=line)
+    line = "print the highest score first, once all texts are read"
+    add("--sort", action="store_true", help=line)
+    line = "score the beginning of a text that is too long for the model "
+    line += "(default: stop there)"
+    add("--truncate", action="store_true", help=line)
+    line = "rows that go through the network at once (default: %(default)s)"
+    add("--batch-size", type=arguments.positive_int, default=32, help=line)
+    return arguments.run(_score, parser, argv)
 
 
 if __name__ == "__main__":

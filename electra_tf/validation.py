@@ -156,8 +156,8 @@ def require_together(config, condition: bool, rule: str) -> None:
 
 
 def require_same(
-    ours: Mapping,
-    theirs: Mapping,
+    values: Mapping,
+    before: Mapping,
     where: str,
     may_differ: Iterable[str] = (),
     way_out: str = "Choose another --model_dir, or the old values to continue "
@@ -166,9 +166,9 @@ def require_same(
     """Refuses to go on with what was begun otherwise.
 
     Args:
-      ours: Name -> value, as JSON has them, or such a mapping; a tuple equals
+      values: Name -> value, as JSON has them, or such a mapping; a tuple equals
         a list, and None what is missing.
-      theirs: Likewise, of what is there.
+      before: Likewise, of what is there.
       where: Opens the message, such as "models/a holds another run's model".
       may_differ: Names that are not compared; "run" for all of "run.seed".
       way_out: Closes the message.
@@ -177,10 +177,10 @@ def require_same(
       ConfigError: If values differ; it names the first five, without those
         that are digests.
     """
-    ours = json.loads(json.dumps(ours))
+    values = json.loads(json.dumps(values))
     names = [
         name if _is_digest(a) or _is_digest(b) else f"{name}={a!r} (was {b!r})"
-        for name, a, b in differences(ours, theirs)
+        for name, a, b in differences(values, before)
         if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
     ]
     if names:
@@ -192,17 +192,17 @@ def require_same(
 
 
 def differences(
-    ours: Mapping, theirs: Mapping, prefix: str = ""
+    values: Mapping, others: Mapping, prefix: str = ""
 ) -> list[tuple[str, object, object]]:
     """Names and values in which two mappings of mappings differ."""
-    found: list[tuple[str, object, object]] = []
-    for name in sorted({*ours, *theirs}):
-        a, b = ours.get(name), theirs.get(name)
+    differing: list[tuple[str, object, object]] = []
+    for name in sorted({*values, *others}):
+        a, b = values.get(name), others.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += differences(a, b, f"{prefix}{name}.")
+            differing += differences(a, b, f"{prefix}{name}.")
         elif a != b:
-            found.append((prefix + name, a, b))
-    return found
+            differing.append((prefix + name, a, b))
+    return differing
 
 
 def _is_digest(value: object) -> bool:

@@ -54,13 +54,9 @@ _MODULES = {path.name for top in _TOP for path in (ROOT / top).rglob("*.py")}
 
 def named_files(text: str) -> set[str]:
     """Paths that a text names, of folders that the product has."""
-    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
-    found = set()
-    for path in _FILE.findall(text):
-        first = path.split("/")[0]
-        if first in _TOP or first in rooms:
-            found.add(path)
-    return found
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    folders.update(_TOP)
+    return {x for x in _FILE.findall(text) if x.split("/")[0] in folders}
 
 
 def is_there(name: str, document: str) -> bool:
@@ -128,11 +124,8 @@ def known_flags() -> dict[str, set[str]]:
     found = {}
     for verb, text in zip(sections[1::2], sections[2::2], strict=True):
         entries = re.findall(r"^\* `(.+?)`", text, re.M)
-        names = re.findall(r"--(\[no\])?([\w-]+)", " ".join(entries))
-        found[verb] = {name for _, name in names}
-        found[verb] |= {f"no{name}" for negated, name in names if negated}
-        found[verb] = {name.replace("-", "_") for name in found[verb]}
-        found[verb] |= {"help"}
+        names = re.findall(r"--([\w-]+)", " ".join(entries))
+        found[verb] = {name.replace("-", "_") for name in ("help", *names)}
     return found
 
 
@@ -156,12 +149,9 @@ def test_commands_have_verbs_and_flags_that_are_there(page):
         if verb == "--version" or verb == "--help":
             continue
         assert verb in flags, verb
-        names = [
-            word.removeprefix("--").split("=")[0].replace("-", "_")
-            for word in words
-            if word.startswith("--")
-        ]
-        wrong += [f"{verb} --{x}" for x in names if x not in flags[verb]]
+        named = [word[2:].split("=")[0] for word in words if word[:2] == "--"]
+        names = {name.replace("-", "_") for name in named}
+        wrong += [f"{verb} --{name}" for name in names - flags[verb]]
     assert not wrong
 
 

@@ -1,5 +1,6 @@
 """Small models, data and files for the tests."""
 
+import dataclasses
 import gc
 import json
 import os
@@ -21,6 +22,28 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [
 ]
 PAD, UNK, CLS, SEP, MASK = range(5)
 LENGTH = 12
+# A pre-training run of `electra_config`, but of one layer.
+GIN = f"""
+PretrainingConfig.model = @ElectraConfig()
+PretrainingConfig.data = @PretrainingDataConfig()
+PretrainingConfig.optimizer = @OptimizerConfig()
+PretrainingConfig.run = @RunConfig()
+ElectraConfig.encoder = @EncoderConfig()
+ElectraConfig.max_seq_length = {LENGTH}
+ElectraConfig.mask_prob = 0.25
+ElectraConfig.generator_hidden_size = 0.5
+EncoderConfig.vocab_size = {len(VOCAB)}
+EncoderConfig.hidden_size = 8
+EncoderConfig.num_hidden_layers = 1
+EncoderConfig.num_attention_heads = 2
+EncoderConfig.intermediate_size = 16
+EncoderConfig.embedding_size = 6
+EncoderConfig.max_position_embeddings = {LENGTH}
+OptimizerConfig.learning_rate = 1e-2
+PretrainingDataConfig.train_files = 'train.tfrecord'
+PretrainingDataConfig.vocab_file = 'vocab.txt'
+RunConfig.num_train_steps = 10
+"""
 
 
 def encoder_config(**changes) -> configs.EncoderConfig:
@@ -61,6 +84,20 @@ def run_config(model_dir, **changes) -> configs.RunConfig:
 def finetuning_run_config(model_dir, **changes) -> configs.RunConfig:
     """The same for fine-tuning, which counts epochs."""
     return run_config(model_dir, **({"num_train_steps": 0} | changes))
+
+
+def pretraining_config(model_dir, **changes) -> configs.PretrainingConfig:
+    """A run of these; `changes` are the changes of each part."""
+    config = configs.PretrainingConfig(
+        model=electra_config(),
+        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=run_config(model_dir),
+    )
+    for name, values in changes.items():
+        part = dataclasses.replace(getattr(config, name), **values)
+        config = dataclasses.replace(config, **{name: part})
+    return config
 
 
 def row(number: int, length: int = LENGTH) -> dict[str, list[int]]:
@@ -193,14 +230,9 @@ def write_pretrained(model_dir, encoder=None, **changes):
     from electra_tf.training import saving
 
     keras.utils.set_random_seed(1)
-    config = configs.PretrainingConfig(
-        model=electra_config(
-            encoder or encoder_config(initializer_range=0.5), **changes
-        ),
-        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=run_config(model_dir),
-    )
+    encoder = encoder or encoder_config(initializer_range=0.5)
+    changes = {"encoder": encoder} | changes
+    config = pretraining_config(model_dir, model=changes)
     model = ablations.make_model(
         config.model, masking.SpecialIds(CLS, SEP, MASK)
     )

@@ -13,18 +13,7 @@ from electra_tf import configs, errors, model_directory, validation
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
-
-def pretraining_config(model_dir, **changes):
-    config = configs.PretrainingConfig(
-        model=helpers.electra_config(),
-        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.run_config(model_dir, num_train_steps=10),
-    )
-    for name, value in changes.items():
-        part = dataclasses.replace(getattr(config, name), **value)
-        config = dataclasses.replace(config, **{name: part})
-    return config
+pretraining_config = helpers.pretraining_config
 
 
 @pytest.fixture
@@ -151,19 +140,6 @@ def test_takes_a_continuation_that_learns_the_same(trained):
         changed = pretraining_config(trained.run.model_dir, **{part: changes})
         assert changed != trained
         model_directory.refuse_other_run(changed)
-
-
-def test_moved_records_must_be_the_same_ones(trained):
-    model_dir = trained.run.model_dir
-    moved = pretraining_config(model_dir, data={"train_files": "moved/*"})
-    model_directory.write_records_digest(model_dir, "a")
-    model_directory.refuse_other_records(moved, "a")
-    for config in (trained, moved):
-        with pytest.raises(errors.ConfigError, match="a run on other records"):
-            model_directory.refuse_other_records(config, "b")
-    # Where nothing was learned, any will do.
-    os.remove(os.path.join(model_dir, "checkpoint"))
-    model_directory.refuse_other_records(moved, "b")
 
 
 def test_refuses_what_changes_learning_naming_the_values(trained):

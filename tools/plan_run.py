@@ -32,7 +32,7 @@ def _plan(args: argparse.Namespace) -> None:
     )
     run = config.run
     if plan.THIS_CPU in (args.hardware or ()):
-        step_flops = fastest.of_pretraining(config)["step_flops"]
+        step_flops = fastest.pretraining_step(config)["step_flops"]
         run, chosen = fastest.settle(run, step_flops=step_flops)
         if chosen:
             print(chosen)

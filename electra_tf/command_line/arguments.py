@@ -174,7 +174,7 @@ def run(
 def ended(
     prog: str,
     work: Callable[[], int | None],
-    of_memory: str = "ask for fewer examples at once",
+    memory_hint: str = "ask for fewer examples at once",
 ) -> int:
     """Does the work of a command, whose mistakes end in one line.
 
@@ -183,7 +183,7 @@ def ended(
     Args:
       prog: The command.
       work: May return an exit code; raises ValueError on what a user can mend.
-      of_memory: What to do where memory runs out.
+      memory_hint: What to do where memory runs out.
 
     Returns:
       The exit code: that of the work, or 0; 1 after an error, 130 after Ctrl-C,
@@ -228,7 +228,7 @@ def ended(
         say(
             prog,
             "error: Expected work that there is the memory for: "
-            f"{of_memory}. Received: {' '.join(line.split())}",
+            f"{memory_hint}. Received: {' '.join(line.split())}",
         )
     except KeyboardInterrupt:
         say(prog, "interrupted")

@@ -75,22 +75,18 @@ def to_html(figure, name: str, title: str, told: Sequence[str]) -> page.Html:
     )
 
 
-# (step, value), in order.
-Points = Sequence[tuple[int, float]]
-
-
 class Curve(typing.NamedTuple):
     """A line over the steps.
 
     Attributes:
-      points: What was measured.
+      points: (step, value) of what was measured, in order.
       kind: "train", "heldout" or "baseline".
       name: What a screen reader calls it; "" to leave it out.
       is_strong: Whether it is drawn in front of the others.
       kept_step: The step whose weights are kept, where that is marked.
     """
 
-    points: Points
+    points: Sequence[tuple[int, float]]
     kind: str
     name: str = ""
     is_strong: bool = True

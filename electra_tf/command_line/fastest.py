@@ -137,7 +137,7 @@ def _num_parts(examples: int, step_flops: float) -> int:
     return next((n for n in range(most, 0, -1) if examples % n == 0), 1)
 
 
-def of_pretraining(config: configs.PretrainingConfig) -> dict:
+def pretraining_step(config: configs.PretrainingConfig) -> dict:
     """What `settle` takes of a step: examples, the discriminator's FLOPs."""
     network = costs.Network(config.model.encoder, config.model.max_seq_length)
     size = config.data.train_batch_size

@@ -83,9 +83,9 @@ def _find(path: str) -> str:
         return os.path.abspath(path)
     hint = ""
     if not os.path.isabs(path):
-        found = packaged.root() / path
-        if found.suffix == ".gin" and found.is_file():
-            return str(found)
+        own = packaged.root() / path
+        if own.suffix == ".gin" and own.is_file():
+            return str(own)
         hint = errors.did_you_mean(path, packaged.gin_files())
     raise errors.ConfigError(
         f"Expected a gin file at {path}, found none" + (hint and f".{hint}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import os
 import re
 import typing
@@ -48,17 +49,48 @@ def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
         "--data_dir and --model_name; {} by default. --gin_param and the other "
         "flags override them.",
         model_name="With --hparams: the model's folder in models/.",
-        model_dir="Overrides RunConfig.model_dir.",
-        distribution_strategy="one_device, mirrored, multi_worker_mirrored or "
-        "tpu; overrides RunConfig.distribution_strategy.",
-        tpu="Name or address of a TPU; overrides RunConfig.tpu.",
     )
-    parser.add_values(
-        int,
-        num_gpus="GPUs of this host; 0 for the CPU, by default those that are "
-        "there.",
-    )
+    add_fields(parser, _BINDINGS, configs.RunConfig)
     return parser
+
+
+def described(cls: type) -> dict[str, str]:
+    """Field of a dataclass -> what its docstring says of it, in a line."""
+    section = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
+    entries = re.split(r"^ {2}(\w+): ", section, flags=re.M)
+    texts = (" ".join(text.split()) for text in entries[2::2])
+    return dict(zip(entries[1::2], texts, strict=True))
+
+
+def add_fields(
+    parser: arguments.ArgumentParser,
+    bindings: Mapping[str, str],
+    *classes: type,
+    **choices: tuple[str, ...],
+) -> None:
+    """Adds flags of fields, which say and take what the fields do.
+
+    Args:
+      parser: Of the command.
+      bindings: Flag -> parameter, such as "RunConfig.seed".
+      *classes: Dataclasses, those of the parameters.
+      **choices: Field -> its values, where it has only these.
+    """
+    flags = {p.split(".")[1]: f"--{flag}" for flag, p in bindings.items()}
+    for cls in classes:
+        texts, hints = described(cls), typing.get_type_hints(cls)
+        for flag, parameter in bindings.items():
+            owner, name = parameter.split(".")
+            if owner != cls.__name__:
+                continue
+            kinds = typing.get_args(hints[name]) or (hints[name],)
+            kind = next((k for k in (bool, int, float) if k in kinds), str)
+            text = re.sub(
+                r"`(?:\w+\.)*(\w+)`",
+                lambda match: flags.get(match[1], match[0].strip("`")),
+                texts[name].replace("%", "%%"),
+            )
+            parser.add_values(choices.get(name) or kind, **{flag: text})
 
 
 @dataclasses.dataclass
@@ -159,7 +191,7 @@ class Command:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
         step: dict[str, typing.Any] = {}
         if isinstance(config, configs.PretrainingConfig):
-            step = fastest.of_pretraining(config)
+            step = fastest.pretraining_step(config)
         before = model_directory.run_before(run)
         run, device = fastest.settle_devices(run)
         run, chosen = fastest.settle(run, before=before, **step)

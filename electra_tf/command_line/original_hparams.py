@@ -42,6 +42,13 @@ _OBJECTS = (
     "PretrainingConfig.run = @RunConfig()",
     "ElectraConfig.encoder = @EncoderConfig()",
 )
+# Settings whose values are others here.
+_CONVERTED: dict[str, Callable[[typing.Any], object]] = {
+    "use_tpu": lambda value: "tpu" if value else "one_device",
+    "tpu_name": lambda value: "" if value is None else value,
+    "keep_checkpoint_max": lambda value: value or 0,  # 0, None: all are kept.
+    "do_train": lambda value: not value,
+}
 _QUESTIONS = "FinetuningConfig.question_answering = @QuestionAnsweringConfig()"
 
 
@@ -92,18 +99,17 @@ def pretraining(
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
     _check(hparams, PRETRAINING, ("do_train", "do_eval"))
-    settings = {name: h.default for name, h in PRETRAINING.items()}
-    settings |= {
-        "pretrain_tfrecords": os.path.join(
-            data_dir, "pretrain_tfrecords/pretrain_data.tfrecord*"
-        ),
+    records = "pretrain_tfrecords/pretrain_data.tfrecord*"
+    settings: dict[str, typing.Any] = {
+        "pretrain_tfrecords": os.path.join(data_dir, records),
         "vocab_file": os.path.join(data_dir, "vocab.txt"),
         "model_dir": os.path.join(data_dir, "models", model_name),
     }
+    loop = 100
     if hparams.get("debug"):
         settings |= original_settings.DEBUG_RUN
+        loop = settings["iterations_per_loop"]
     settings = original_settings.with_one_objective(settings | dict(hparams))
-    loop = settings["iterations_per_loop"] if settings["debug"] else 100
     bindings: dict[str, object] = {"RunConfig.steps_per_loop": loop}
     bindings |= _bindings(hparams, settings, PRETRAINING)
     # Not of all settings: small has an embedding_size unless one is given.
@@ -130,8 +136,7 @@ def finetuning(
       errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
     _check(hparams, FINETUNING, ("debug", "raw_data_dir"))
-    settings = {name: h.default for name, h in FINETUNING.items()}
-    names = hparams.get("task_names", settings["task_names"])
+    names = hparams.get("task_names", FINETUNING["task_names"].default)
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
     if not isinstance(names, list) or not all(
@@ -142,15 +147,15 @@ def finetuning(
             f"task_names={names!r}"
         )
     pretrained = os.path.join(data_dir, "models", model_name)
-    settings |= {
+    settings: dict[str, object] = {
         "init_checkpoint": pretrained,
         "model_dir": os.path.join(
             pretrained, "finetuning_models", ",".join(names) + "_model"
         ),
         "vocab_file": _vocab_file(hparams, data_dir, pretrained),
     }
-    settings |= original_settings.of_task(names)
-    settings |= original_settings.of_model_size(hparams.get("model_size"))
+    settings |= original_settings.task_settings(names)
+    settings |= original_settings.size_settings(hparams.get("model_size"))
     settings |= dict(hparams) | {"task_names": tuple(names)}
     # The checkpoint must have width and layers of the model size, and what was
     # given by itself.
@@ -228,20 +233,10 @@ def _bindings(
     known: Mapping[str, Hparam],
 ) -> dict[str, object]:
     """Parameter -> value, of all that set one parameter."""
-    bindings: dict[str, object] = {}
-    for name, hparam in known.items():
-        if "." not in hparam.parameter or (
-            hparam.is_ours and name not in hparams
-        ):
-            continue
-        value = settings[name]
-        if name == "use_tpu":
-            value = "tpu" if value else "one_device"
-        elif name == "tpu_name" and value is None:
-            value = ""
-        elif name == "keep_checkpoint_max":
-            value = value or 0  # 0 or None: all are kept.
-        elif name == "do_train":
-            value = not value
-        bindings[hparam.parameter] = value
-    return bindings
+    return {
+        hparam.parameter: _CONVERTED.get(name, lambda value: value)(
+            settings.get(name, hparam.default)
+        )
+        for name, hparam in known.items()
+        if "." in hparam.parameter and (name in hparams or not hparam.is_ours)
+    }

@@ -27,10 +27,9 @@ NOT_IN_TENSORS = (
     "initializer_range",
     "hidden_act",
 )
-# What the original's debug mode sets: the network, ...
+# What the original's debug mode sets: the network, and the run.
 _DEBUG_SIZES = {"num_hidden_layers": 3, "hidden_size": 144}
 _DEBUG_SIZES |= {"intermediate_size": 576, "num_attention_heads": 4}
-# ... and the run.
 DEBUG_RUN = {"train_batch_size": 8, "num_train_steps": 20, "num_eval_steps": 2}
 DEBUG_RUN |= {"eval_batch_size": 4, "iterations_per_loop": 1}
 
@@ -50,65 +49,65 @@ class Hparam(typing.NamedTuple):
     is_ours: bool = False
 
 
-def _same(owner: str, **defaults) -> dict[str, Hparam]:
-    """Settings that have the same name here."""
-    return {
-        name: Hparam(default, f"{owner}.{name}")
-        for name, default in defaults.items()
-    }
+def _same(owner: type | str, names: str = "", **defaults) -> dict[str, Hparam]:
+    """Settings that have the same name here; of `names` the default, too."""
+    defaults |= {name: getattr(owner, name) for name in names.split()}
+    owner = owner if isinstance(owner, str) else owner.__name__
+    return {n: Hparam(value, f"{owner}.{n}") for n, value in defaults.items()}
 
 
-def _unused(**defaults) -> dict[str, Hparam]:
+def _unused(names: str = "", **defaults) -> dict[str, Hparam]:
     """Settings of what is done in another way here, or always."""
+    defaults |= dict.fromkeys(names.split())
     return {name: Hparam(default) for name, default in defaults.items()}
 
 
-_TPU = {
-    "use_tpu": Hparam(False, "RunConfig.distribution_strategy", is_ours=True),
-    "tpu_name": Hparam(None, "RunConfig.tpu", is_ours=True),
-    **_unused(num_tpu_cores=1, tpu_job_name=None, tpu_zone=None),
-    **_unused(gcp_project=None, results_txt=None, results_pkl=None),
+def _gin(default: object, parameter: str) -> Hparam:
+    return Hparam(default, parameter, is_ours=True)
+
+
+_RUN = {
+    "use_tpu": _gin(False, "RunConfig.distribution_strategy"),
+    "tpu_name": _gin(None, "RunConfig.tpu"),
+    **_unused(
+        "tpu_job_name tpu_zone gcp_project results_txt results_pkl",
+        num_tpu_cores=1,
+    ),
+    **_same("RunConfig", model_dir=""),
 }
 
 PRETRAINING: dict[str, Hparam] = {
     "debug": Hparam(False, "EncoderConfig"),
-    **_unused(do_train=True, do_eval=False),
+    **_unused(do_train=True, do_eval=False, do_lower_case=True),
     **_same(
-        "ElectraConfig",
-        electra_objective=True,
-        electric_objective=False,
-        gen_weight=1.0,
-        disc_weight=50.0,
-        mask_prob=0.15,
-        uniform_generator=False,
-        two_tower_generator=False,
-        untied_generator_embeddings=False,
-        untied_generator=True,
-        generator_layers=1.0,
-        generator_hidden_size=0.25,
-        disallow_correct=False,
-        temperature=1.0,
+        configs.ElectraConfig,
+        "electra_objective electric_objective gen_weight disc_weight mask_prob "
+        "uniform_generator two_tower_generator untied_generator_embeddings "
+        "untied_generator generator_layers generator_hidden_size "
+        "disallow_correct temperature",
         max_seq_length=128,
     ),
     **_same(
-        "OptimizerConfig",
+        configs.OptimizerConfig,
+        "lr_decay_power weight_decay_rate",
         learning_rate=5e-4,
-        lr_decay_power=1.0,
-        weight_decay_rate=0.01,
         num_warmup_steps=10000,
     ),
-    "iterations_per_loop": Hparam(
-        200, "RunConfig.steps_per_loop", is_ours=True
+    "iterations_per_loop": _gin(200, "RunConfig.steps_per_loop"),
+    **_same(
+        configs.RunConfig,
+        "save_checkpoints_steps keep_checkpoint_max",
+        num_train_steps=1000000,
     ),
-    **_same("RunConfig", save_checkpoints_steps=1000, num_train_steps=1000000),
-    **_same("RunConfig", keep_checkpoint_max=5, model_dir=""),
     "model_size": Hparam("small", "EncoderConfig"),
     "model_hparam_overrides": Hparam({}, "EncoderConfig"),
     **_same("EncoderConfig", embedding_size=None, vocab_size=30522),
-    **_unused(do_lower_case=True),
-    **_same("PretrainingDataConfig", train_batch_size=128, eval_batch_size=128),
-    **_same("PretrainingDataConfig", num_eval_steps=100, vocab_file=""),
-    **_TPU,
+    **_same(
+        configs.PretrainingDataConfig,
+        "train_batch_size eval_batch_size num_eval_steps",
+        vocab_file="",
+    ),
+    **_RUN,
     "pretrain_tfrecords": Hparam("", "PretrainingDataConfig.train_files"),
 }
 
@@ -122,22 +121,16 @@ FINETUNING: dict[str, Hparam] = {
     "model_hparam_overrides": Hparam({}, _EXPECTED),
     "embedding_size": Hparam(None, _EXPECTED),
     "vocab_size": Hparam(30522, _EXPECTED),
-    "do_lower_case": Hparam(
-        True, "FinetuningDataConfig.do_lower_case", is_ours=True
-    ),
+    "do_lower_case": _gin(True, "FinetuningDataConfig.do_lower_case"),
     **_same(
-        "OptimizerConfig",
+        configs.OptimizerConfig,
+        "weight_decay_rate",
         learning_rate=1e-4,
-        weight_decay_rate=0.01,
         layerwise_lr_decay=0.8,
         warmup_proportion=0.1,
     ),
-    "save_checkpoints_steps": Hparam(
-        1000000, "RunConfig.save_checkpoints_steps", is_ours=True
-    ),
-    "iterations_per_loop": Hparam(
-        1000, "RunConfig.steps_per_loop", is_ours=True
-    ),
+    "save_checkpoints_steps": _gin(1000000, "RunConfig.save_checkpoints_steps"),
+    "iterations_per_loop": _gin(1000, "RunConfig.steps_per_loop"),
     **_same(
         "FinetuningDataConfig",
         task_names=["chunk"],
@@ -149,29 +142,26 @@ FINETUNING: dict[str, Hparam] = {
         vocab_file="",
     ),
     **_same(
-        "QuestionAnsweringConfig",
-        max_query_length=64,
-        doc_stride=128,
-        n_best_size=20,
-        max_answer_length=30,
-        answerable_classifier=True,
-        answerable_uses_start_logits=True,
-        answerable_weight=0.5,
-        joint_prediction=True,
-        beam_size=20,
-        qa_na_threshold=-2.75,
+        configs.QuestionAnsweringConfig,
+        "max_query_length doc_stride n_best_size max_answer_length "
+        "answerable_classifier answerable_uses_start_logits answerable_weight "
+        "joint_prediction beam_size qa_na_threshold",
     ),
-    **_same("RunConfig", model_dir=""),
-    **_TPU,
-    **_unused(keep_all_models=True, use_tfrecords_if_existing=True),
-    **_unused(write_test_outputs=False, n_writes_test=5, predict_batch_size=32),
-    **_unused(raw_data_dir="", qa_eval_file=None, qa_preds_file=None),
-    **_unused(qa_na_file=None, preprocessed_data_dir=None),
-    **_unused(test_predictions=None),
+    **_RUN,
+    **_unused(
+        "qa_eval_file qa_preds_file qa_na_file preprocessed_data_dir "
+        "test_predictions",
+        keep_all_models=True,
+        use_tfrecords_if_existing=True,
+        write_test_outputs=False,
+        n_writes_test=5,
+        predict_batch_size=32,
+        raw_data_dir="",
+    ),
 }
 
 
-def of_task(task_names: Sequence[str]) -> dict[str, object]:
+def task_settings(task_names: Sequence[str]) -> dict[str, object]:
     """Epochs and length of a single task (configure_finetuning.py).
 
     Args:
@@ -192,7 +182,7 @@ def of_task(task_names: Sequence[str]) -> dict[str, object]:
     return {"max_seq_length": 256} if name == "chunk" else {}
 
 
-def of_model_size(model_size: object) -> dict[str, object]:
+def size_settings(model_size: object) -> dict[str, object]:
     """Rates of fine-tuning by the model's size (configure_finetuning.py).
 
     Args:

@@ -1,6 +1,7 @@
 """How far a long job is: one live line with figures and ETA, on stderr."""
 
 import contextlib
+import dataclasses
 import datetime
 import os
 import sys
@@ -14,6 +15,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 
 
+@dataclasses.dataclass(eq=False)
 class Progress:
     """A line on stderr: redrawn on a terminal, elsewhere written now and then.
 
@@ -24,17 +26,12 @@ class Progress:
       is_shown: False writes nothing: another process does.
     """
 
-    def __init__(
-        self,
-        description: str,
-        total: int,
-        unit: str = "",
-        is_shown: bool = True,
-    ):
-        self.description = description
-        self.total = total
-        self.unit = unit
-        self.is_shown = is_shown
+    description: str
+    total: int
+    unit: str = ""
+    is_shown: bool = True
+
+    def __post_init__(self):
         self._is_terminal = sys.stderr.isatty()
         self._written_at = float("-inf")
         self._text = self._written = ""

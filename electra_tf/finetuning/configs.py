@@ -39,11 +39,12 @@ class FinetuningDataConfig:
     Attributes:
       task_name: Name of the task of `train_file`, also of its head in the
         checkpoint.
-      train_file: Labelled rows, .tsv, .csv or .jsonl.
-      dev_file: Like `train_file`.
+      train_file: Labelled rows, .tsv, .csv, .jsonl or .json: one text column
+        or two, and a label column; or .conll, a word and its tag a line.
+      dev_file: Like `train_file`: the rows to score.
       vocab_file: The vocabulary of the pre-trained model; empty for the one
         beside `init_checkpoint`.
-      test_file: Like `train_file`; empty for none. Labels may be missing.
+      test_file: Like `train_file`, labels optional; scored at the end.
       do_lower_case: Lower-case the text; None for what the vocabulary or the
         checkpoint says: see `checkpoints.reading.read_checkpoint`.
       strip_accents: Drop accents while lower-casing; None likewise.
@@ -51,9 +52,9 @@ class FinetuningDataConfig:
         see `text.cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
         None for that of the vocabulary.
       max_seq_length: Longer texts are cut.
-      long_texts: 'cut', or 'windows': such a text is read in windows of
-        `max_seq_length` that overlap, and its logits are the mean of theirs, in
-        training, evaluation and export. For one text in each row.
+      long_texts: Texts longer than `max_seq_length` are 'cut', or read in
+        'windows' that overlap, and their logits are the mean of the windows',
+        in training, evaluation and export. For one text in each row.
       window_stride: Tokens from the start of a window to that of the next one;
         None for half of `max_seq_length`.
       max_windows: Of one text; what is behind them is cut.
@@ -64,7 +65,7 @@ class FinetuningDataConfig:
       num_train_epochs: Passes over the training rows.
       task_names: Tasks by name, such as 'rte', instead of files; several are
         trained jointly.
-      data_dir: Where their files are: as in the original, in
+      data_dir: Where the files of `task_names` are: as in the original, in
         finetuning_data/<task> below it, or in <task>, or in the folder that
         GLUE's archive has for it.
       double_unordered: Train on both orders of a pair where the order does not
@@ -74,15 +75,18 @@ class FinetuningDataConfig:
       dev_fraction: Part of the rows of `train_file` that are held out and
         scored instead of a `dev_file`, as Keras's `validation_split`, but drawn
         by `run.seed` with the same share of each label; 0 for none.
-      task_type: Of the files: 'classification', 'multi_label', 'regression',
-        'tagging', or 'auto': see `tasks.own_files.make_task`.
+      task_type: What the labels of the files are: 'classification',
+        'multi_label', 'regression', 'tagging', or 'auto', which takes lists and
+        labels with a | for several a row, numbers with a point for regression,
+        lists of words for tagging, and all else for classes.
       text_columns: One or two columns of the files; none for `text` or a usual
         pair.
-      label_column: That of the labels; empty for `label`.
-      label_names: Of labels that are the numbers 0, 1, ... in the files; none
-        for labels as they are.
+      label_column: The column of labels; empty for `label`.
+      label_names: Names of labels that are numbers in the files, in their
+        order; none for labels as they are.
       label_separator: Between the labels of a row; empty for "|".
-      has_header: Whether the first row of a .tsv or .csv names the columns.
+      has_header: Whether the first row of a .tsv or .csv names its columns;
+        they are called 1, 2, ... otherwise.
       bucketed: Train on batches of rows of similar length, padded to the
         longest of them. False takes any rows together and pads them to
         `max_seq_length`, as does a TPU.
@@ -196,9 +200,8 @@ class FinetuningConfig:
     """All that one fine-tuning run needs.
 
     Attributes:
-      init_checkpoint: Model directory, or checkpoint in one, of a pre-training
-        run, or a checkpoint of another format that `checkpoints.reading`
-        knows. The encoder's sizes are read there.
+      init_checkpoint: Pre-trained model: a model directory, or a checkpoint of
+        any format that electra-tf convert reads. It has the encoder's sizes.
       data: The labelled set, or the tasks.
       optimizer: Rates and schedule.
       run: Where the results go.

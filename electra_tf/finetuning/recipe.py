@@ -85,7 +85,7 @@ def rates(recipe: str, hidden_size: int) -> Rates:
         name: original_settings.FINETUNING[name].default
         for name in Rates._fields
     }
-    return Rates(**chosen | original_settings.of_model_size(size))
+    return Rates(**chosen | original_settings.size_settings(size))
 
 
 def complete(
@@ -114,7 +114,7 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
             name: hparam.default
             for name, hparam in original_settings.FINETUNING.items()
         }
-        released |= original_settings.of_task(config.data.task_names)
+        released |= original_settings.task_settings(config.data.task_names)
         released |= rates("released", hidden_size)._asdict()
     tried = {
         "learning_rate": config.learning_rates,

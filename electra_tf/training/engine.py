@@ -83,7 +83,6 @@ class Engine:
             optimizer.skips_non_finite_updates = True
         self._iterator = None
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
-        num_replicas = strategy.num_replicas_in_sync
         # `replica_step`, by XLA where the run asks for it.
         # XLA gets what lies between two collectives: on CPUs it cannot hold
         # one. A TPU compiles all of it by itself.
@@ -96,14 +95,11 @@ class Engine:
             experimental_attributes={"_noinline": True},
         )
         if run.jit_compile and run.distribution_strategy != "tpu":
-            if num_replicas == 1:
-                self.compiled_step = tf.function(
-                    self.replica_step, jit_compile=True, autograph=False
-                )
+            xla = tf.function(jit_compile=True, autograph=False)
+            if strategy.num_replicas_in_sync == 1:
+                self.compiled_step = xla(self.replica_step)
             else:
-                self._compiled_gradients = tf.function(
-                    self._gradients, jit_compile=True, autograph=False
-                )
+                self._compiled_gradients = xla(self._gradients)
 
     def distribute(
         self, make_dataset: MakeDataset, batch_size: int, first_step: int
@@ -116,7 +112,7 @@ class Engine:
         num_replicas = self.strategy.num_replicas_in_sync
         share = self.share_of_batch(batch_size)
 
-        def of_worker(context):
+        def worker_dataset(context):
             local = num_replicas // context.num_input_pipelines
             shard = replicas.Shard(
                 num_replicas, context.input_pipeline_id * local, local
@@ -124,17 +120,13 @@ class Engine:
             dataset = make_dataset(share, first_step, shard)
             return dataset.with_options(replicas.UNTUNED)
 
-        if self._is_one_cpu():
+        strategy = self.strategy
+        is_one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+        if is_one and "CPU" in strategy.extended.worker_devices[0]:
             # What hands batches to devices has a tuner of its own, which cannot
             # be turned off, and here there is nothing to hand over.
-            return of_worker(tf.distribute.InputContext())
-        return self.strategy.distribute_datasets_from_function(of_worker)
-
-    def _is_one_cpu(self) -> bool:
-        """Whether the run's only device is where its batches are made."""
-        if not isinstance(self.strategy, tf.distribute.OneDeviceStrategy):
-            return False
-        return "CPU" in self.strategy.extended.worker_devices[0]
+            return worker_dataset(tf.distribute.InputContext())
+        return strategy.distribute_datasets_from_function(worker_dataset)
 
     def share_of_batch(self, batch_size: int, setting="batch_size") -> int:
         """Examples that each replica has of a batch.
@@ -232,7 +224,7 @@ class Engine:
             )
         )
         totals, zeros = None, None
-        if num_replicas > 1 or self._is_cut():
+        if num_replicas * self.num_micro_batches * self.num_parallel_parts > 1:
             weights, zeros = self._sums_of_weights(features, seed)
             totals = all_reduce_sum(weights) if weights else []
         gradients, loss, sums = self._compiled_gradients(
@@ -240,20 +232,15 @@ class Engine:
         )
         loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
         variables = self.model.trainable_variables
-        used = [
-            v
-            for v, g in zip(variables, gradients, strict=True)
-            if g is not None
-        ]
+        pairs = zip(gradients, variables, strict=True)
+        used = [(g, v) for g, v in pairs if g is not None]
         # In one call, as every call is a message to all others.
         sums = all_reduce_sum(sums | {"total_loss": loss_sums})
-        summed = self._reduce(
-            [g for g in gradients if g is not None], all_reduce_sum
-        )
+        summed = self._reduce([g for g, _ in used], all_reduce_sum)
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         if self.loss_scale:
             summed = [g / scale for g in summed]
-        norm = self.optimizer.apply_summed(summed, used)
+        norm = self.optimizer.apply_summed(summed, [v for _, v in used])
         one = tf.constant(1.0)
         norm_sums = losses.Sums(norm, one)
         if self.loss_scale:
@@ -372,8 +359,8 @@ class Engine:
         )
         return (
             [
-                None if of_variable[0] is None else tf.add_n(of_variable)
-                for of_variable in zip(*gradients, strict=True)
+                None if parts[0] is None else tf.add_n(parts)
+                for parts in zip(*gradients, strict=True)
             ],
             tf.add_n(part_losses),
             _added(sums),
@@ -392,10 +379,6 @@ class Engine:
             for g in gradients
         ]
         return gradients, loss, sums
-
-    def _is_cut(self) -> bool:
-        """Whether a replica's part of the batch is not in one piece."""
-        return self.num_micro_batches * self.num_parallel_parts > 1
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
@@ -428,11 +411,7 @@ class Engine:
             before_batch()
             with _data_errors():
                 sums = self._eval_step(next(iterator))
-            total = (
-                sums
-                if total is None
-                else tf.nest.map_structure(tf.add, total, sums)
-            )
+            total = _added([total, sums]) if total else sums
         return losses.metrics_from_sums(total)
 
     @tf.function(reduce_retracing=True)
@@ -470,20 +449,17 @@ class Engine:
 
     def _micro_batch_size(self, share: int) -> int:
         """Examples that a replica works on at once, of its share of a batch."""
-        run = self.run
-        size = min(run.micro_batch_size or share, share)
-        if share % size:
-            raise errors.ConfigError(
-                "RunConfig.micro_batch_size must divide the examples that a "
-                f"replica has of a batch. Received: micro_batch_size={size}, "
-                f"examples={share}"
-            )
-        if size % self.num_parallel_parts:
-            raise errors.ConfigError(
-                "RunConfig.num_parallel_parts must divide the examples that a "
-                "replica works on at once. Received: num_parallel_parts="
-                f"{run.num_parallel_parts}, examples={size}"
-            )
+        size = min(self.run.micro_batch_size or share, share)
+        parts = self.num_parallel_parts
+        for name, number, whole, what in (
+            ("micro_batch_size", size, share, "has of a batch"),
+            ("num_parallel_parts", parts, size, "works on at once"),
+        ):
+            if whole % number:
+                raise errors.ConfigError(
+                    f"RunConfig.{name} must divide the examples that a replica "
+                    f"{what}. Received: {name}={number}, examples={whole}"
+                )
         return size
 
 
@@ -503,7 +479,7 @@ def _parts(features, size: int, num_parts: int):
 
 def _added(sums):
     """Structures of tensors -> one, of their sums."""
-    return tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums)
+    return tf.nest.map_structure(lambda *parts: tf.add_n(parts), *sums)
 
 
 def _one_by_one(totals: Sequence[tf.Tensor]):

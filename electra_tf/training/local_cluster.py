@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 # A worker that saves because it was told to may take this long before the
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
@@ -85,7 +85,8 @@ def run(num_workers: int, command: Sequence[str]) -> int:
             processes.append(process)
             if told:
                 process.send_signal(told[-1])
-            writers += _writers(index, process)
+            writers.append(_writer(index, process.stdout, 1))
+            writers.append(_writer(index, process.stderr, 2))
         code = _wait(processes, tell)
         # A command may leave processes behind that keep its output open.
         deadline = time.monotonic() + _GRACE_SECONDS
@@ -102,19 +103,15 @@ def run(num_workers: int, command: Sequence[str]) -> int:
     return code
 
 
-def _writers(
-    index: int, process: subprocess.Popen
-) -> Iterator[subprocess.Popen]:
-    """Put the number of a worker before the lines that it writes."""
-    for source, target in ((process.stdout, 1), (process.stderr, 2)):
-        yield subprocess.Popen(
+def _writer(index: int, source, target: int) -> subprocess.Popen:
+    """Puts the number of a worker before the lines that it writes."""
+    with source:  # Who writes is told when nobody reads.
+        return subprocess.Popen(
             ["sed", "-u", f"s/^/[{index}] /"],
             stdin=source,
             stdout=target,
             start_new_session=True,
         )
-        assert source is not None
-        source.close()  # Who writes is told when nobody reads.
 
 
 def _start(command: Sequence[str], tf_config: str) -> subprocess.Popen:

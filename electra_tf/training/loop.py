@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, files, model_directory
 from electra_tf.command_line import progress, silence
 from electra_tf.model import costs
 from electra_tf.training import engine as engine_lib
@@ -71,10 +71,6 @@ def train(
         engine, checkpoints, last_step, description, live_metrics, watch
     )
     with StopRequests() as requests:
-
-        def is_asked_to_stop():
-            return engine.any_worker(requests.signal_name is not None)
-
         try:
             if run.eval_first and not step:
                 looks.evaluate(step, evaluate)
@@ -90,16 +86,16 @@ def train(
                     looks.evaluate(step, evaluate)
                 if step % run.save_checkpoints_steps == 0:
                     checkpoints.save()
-                is_over = is_asked_to_stop() or looks.are_not_better(patience)
+                is_over = bool(requests.asked_by(engine))
+                is_over = is_over or looks.are_not_better(patience)
                 looks.restart_clock()
             checkpoints.save()
         finally:
             checkpoints.finish()
             looks.close()
-        is_stopped = is_asked_to_stop()
+        who = requests.asked_by(engine)
     checkpoints.check_saved()
-    if is_stopped:
-        who = requests.signal_name or "Another worker stopped"
+    if who:
         raise errors.Stopped(
             f"{who} at step {step}: saved in {run.model_dir}; run again to go "
             "on"
@@ -261,7 +257,7 @@ class _Looks:
         model_dir = self.run.model_dir
         self.matmul_rate = 0.0
         if self.engine.networks:
-            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
+            self.matmul_rate = matmul_rate.strategy_rate(self.engine.strategy)
         self.line = progress.Progress(
             self.description, self.last_step, "step", self.is_chief
         )
@@ -269,13 +265,14 @@ class _Looks:
         self.eval_summaries = Summaries(model_dir)
         if self.is_chief:
             # Lines of later steps come again.
-            self.log = metrics_log.MetricsLog(model_dir, self._step)
+            metrics_log.begin(self.log_file, self._step)
         self.line.start(step)
         self._has_begun = True
 
     def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
-        self.log.write(step, split, metrics)
+        record = {"step": step, "split": split} | metrics
+        files.append_line(self.log_file, record)
         if self.watch:
             for name, advice in self.watch(step, metrics).items():
                 self._say_once(name, f"step {step}: {advice}")
@@ -325,13 +322,11 @@ def stoppable_evaluation(
     with StopRequests("leaving after this batch") as requests:
 
         def leave_if_asked():
-            if not engine.any_worker(requests.signal_name is not None):
-                return
-            who = requests.signal_name or "Another worker stopped"
-            raise errors.Stopped(
-                f"{who} in the last evaluation: all steps are saved in "
-                f"{engine.run.model_dir}; run again to evaluate"
-            )
+            if who := requests.asked_by(engine):
+                raise errors.Stopped(
+                    f"{who} in the last evaluation: all steps are saved in "
+                    f"{engine.run.model_dir}; run again to evaluate"
+                )
 
         yield leave_if_asked
 
@@ -359,6 +354,12 @@ class StopRequests:
     def __exit__(self, *_):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def asked_by(self, engine: engine_lib.Engine) -> str:
+        """Who asks any of the workers to stop; "" for nobody."""
+        if not engine.any_worker(self.signal_name is not None):
+            return ""
+        return self.signal_name or "Another worker stopped"
 
     def _note(self, number, frame):
         if self.signal_name is not None:

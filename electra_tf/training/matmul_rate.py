@@ -19,7 +19,8 @@ from electra_tf.command_line.fastest import num_cores
 _NUM_SERIES, _SECONDS, _PAUSE = 5, 0.1, 0.1
 
 
-def measure(
+@functools.cache
+def _measure(
     size: int,
     repeats: int,
     dtype: str = "float32",
@@ -27,20 +28,10 @@ def measure(
     num_chains: int = 1,
     clock: Callable[[], float] = time.process_time,
 ) -> Callable[[], float]:
-    """What times matrix products of squares.
+    """What times products of squares, `repeats` in each of the chains.
 
-    Args:
-      size: Of a square.
-      repeats: Products of a chain, one after the other.
-      dtype: Of the products.
-      strategy: Of the replicas, each of which does all products; None for one
-        device.
-      num_chains: Side by side, which share nothing.
-      clock: In seconds.
-
-    Returns:
-      A function; it returns floating-point operations in a second of the
-      clock, of all replicas together.
+    Each replica does all of them. Returns a function, and that the floating-
+    point operations in a second of the clock, of all replicas together.
     """
     strategy = strategy or tf.distribute.get_strategy()
     flops = num_chains * repeats * 2.0 * size**3 * strategy.num_replicas_in_sync
@@ -76,7 +67,7 @@ def measure(
     return rate
 
 
-def of_strategy(strategy: tf.distribute.Strategy) -> float:
+def strategy_rate(strategy: tf.distribute.Strategy) -> float:
     """What the devices of a run reach, in the dtype that it computes in.
 
     Args:
@@ -89,12 +80,12 @@ def of_strategy(strategy: tf.distribute.Strategy) -> float:
     dtype = keras.config.dtype_policy().compute_dtype
     if "CPU" in devices[0]:
         num_workers = strategy.num_replicas_in_sync // len(devices)
-        return num_workers * of_cpus(dtype)
-    rate = measure(8192, 8, dtype, strategy, clock=time.perf_counter)
+        return num_workers * cpu_rate(dtype)
+    rate = _measure(8192, 8, dtype, strategy, clock=time.perf_counter)
     return max(rate() for _ in range(3))
 
 
-def of_cpus(dtype: str = "float32") -> float:
+def cpu_rate(dtype: str = "float32") -> float:
     """What the cores that this process may use reach together.
 
     Args:
@@ -103,7 +94,9 @@ def of_cpus(dtype: str = "float32") -> float:
     Returns:
       Floating-point operations in a second, if nothing else is running.
     """
-    rate = _rate_of_cores(num_cores(), dtype)
+    # A chain a core: one alone would leave most of them cold. Squares of 512 to
+    # 2048 differ by a twentieth.
+    rate = _measure(1024, 2, dtype, num_chains=num_cores())
     best = 0.0
     for _ in range(_NUM_SERIES):
         end = time.perf_counter() + _SECONDS
@@ -111,10 +104,3 @@ def of_cpus(dtype: str = "float32") -> float:
             best = max(best, rate())
         time.sleep(_PAUSE)
     return num_cores() * best
-
-
-@functools.cache
-def _rate_of_cores(num_chains: int, dtype: str) -> Callable[[], float]:
-    """A chain a core: one alone would leave most of them cold."""
-    # Squares of 512 to 2048 differ by a twentieth.
-    return measure(1024, 2, dtype, num_chains=num_chains)

@@ -6,32 +6,21 @@ import math
 import os
 from collections.abc import Sequence
 
-from electra_tf import files, model_directory
+from electra_tf import files
 
 # Of every line.
 _LOGGED = {"step", "split"}
 
 
-class MetricsLog:
-    """metrics.jsonl: one line per look at the run.
+def begin(path: str, first_step: int) -> None:
+    """Drops the lines of later steps.
 
-    Args:
-      model_dir: Where the file is.
-      first_step: Lines of later steps are dropped: a run that was killed and
-        resumed from an earlier checkpoint writes them again.
+    A run that was killed and goes on from an earlier checkpoint writes them
+    again.
     """
-
-    def __init__(self, model_dir: str, first_step: int):
-        self.path = os.path.join(model_dir, model_directory.METRICS_FILE)
-        kept = [r for r in read(self.path) if r["step"] <= first_step]
-        files.write_atomically(
-            self.path, "".join(json.dumps(record) + "\n" for record in kept)
-        )
-
-    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        """Adds the line of one look."""
-        record = {"step": step, "split": split} | metrics
-        files.append_line(self.path, record)
+    kept = [r for r in read(path) if r["step"] <= first_step]
+    lines = (json.dumps(record) + "\n" for record in kept)
+    files.write_atomically(path, "".join(lines))
 
 
 def best_evaluation(
@@ -67,16 +56,17 @@ def is_better(metric: str, value: float, other: float) -> bool:
 
 def read(path: str) -> list[dict]:
     """Lines of a metrics.jsonl, without those that are cut short or damaged."""
+    if not os.path.exists(path):
+        return []
     records = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                with contextlib.suppress(json.JSONDecodeError):
-                    record = json.loads(line)
-                    if (
-                        isinstance(record, dict)
-                        and record.keys() >= _LOGGED
-                        and type(record["step"]) is int
-                    ):
-                        records.append(record)
-    return records
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(json.JSONDecodeError):
+                records.append(json.loads(line))
+    return [
+        record
+        for record in records
+        if isinstance(record, dict)
+        and record.keys() >= _LOGGED
+        and type(record["step"]) is int
+    ]

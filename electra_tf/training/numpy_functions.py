@@ -32,12 +32,12 @@ def numpy_function(
     find = weakref.ref(function)
 
     def call(*arrays):
-        found = find()
-        if found is None:
+        target = find()
+        if target is None:
             # Asked by a thread that prefetches for a dataset which is just
             # gone. Whoever did wait for it would be told: a map may not end.
             raise StopIteration
-        return found(*arrays)
+        return target(*arrays)
 
     return tf.numpy_function(call, inputs, dtypes, stateful=stateful)
 

@@ -22,8 +22,6 @@ NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 # together: one by one they would be more than a fifth of the operations in the
 # graph of a step.
 _LARGE = 50_000
-# More float16 steps than this that are not taken are worth a word.
-_MANY_SKIPPED = 0.1
 
 
 class _Kind(typing.NamedTuple):
@@ -40,6 +38,7 @@ class _Kind(typing.NamedTuple):
     is_large: bool
 
 
+@dataclasses.dataclass(eq=False)
 class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Polynomial decay to 0, times a linear warm-up.
 
@@ -55,19 +54,11 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         (arXiv:2404.06395, section 4); None for all steps, as the original's.
     """
 
-    def __init__(
-        self,
-        learning_rate: float,
-        num_train_steps: int,
-        num_warmup_steps: float,
-        lr_decay_power: float = 1.0,
-        num_decay_steps: float | None = None,
-    ):
-        self.learning_rate = learning_rate
-        self.num_train_steps = num_train_steps
-        self.num_warmup_steps = num_warmup_steps
-        self.lr_decay_power = lr_decay_power
-        self.num_decay_steps = num_decay_steps
+    learning_rate: float
+    num_train_steps: int
+    num_warmup_steps: float
+    lr_decay_power: float = 1.0
+    num_decay_steps: float | None = None
 
     def __call__(self, step):
         """The rate <float32>[] at a step count <int>[]."""
@@ -189,21 +180,6 @@ def warn_of_schedule(
             "never reaches its peak: see OptimizerConfig.num_warmup_steps and "
             "warmup_proportion"
         )
-
-
-def skipped_remark(num_skipped: float, num_steps: int) -> str | None:
-    """What to say of float16 steps that were not taken, if they are many.
-
-    Args:
-      num_skipped: See `LossScale.skipped`.
-      num_steps: Of all, these among them.
-    """
-    if num_skipped <= _MANY_SKIPPED * num_steps:
-        return None
-    return (
-        f"{num_skipped:g} of {num_steps} steps were not taken, as their "
-        "float16 gradients were not finite"
-    )
 
 
 class LossScale:
@@ -375,10 +351,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           How many slots were there.
         """
         self.iterations.assign(iterations)
-        found = {n: slot for n, slot in self.slots().items() if n in slots}
-        for name, slot in found.items():
+        known = {n: slot for n, slot in self.slots().items() if n in slots}
+        for name, slot in known.items():
             slot.assign(slots[name])
-        return len(found)
+        return len(known)
 
     def apply_summed(
         self, gradients: Sequence, variables: Sequence[keras.Variable]
@@ -469,8 +445,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     ) -> None:
         """`update_step` of variables of one kind, as if they were one."""
         states = [
-            [of_all[index].value for index in indices]
-            for of_all in (self._trainable_variables, self.adam_m, self.adam_v)
+            [group[index].value for index in indices]
+            for group in (self._trainable_variables, self.adam_m, self.adam_v)
         ]
         gradient, *state = (
             tf.concat([_flat(x) for x in xs], axis=0)

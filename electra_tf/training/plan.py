@@ -69,7 +69,6 @@ class Plan:
       micro_batch_size: Examples at once on a device.
       fits: Whether that fits into its memory.
       flops_per_step: Matrix products of the whole batch.
-      flops_of_run: All steps.
       memory: Part -> bytes on each device.
       all_reduce_bytes: Sent by each device in a step.
       seconds_per_step: Computation and then communication.
@@ -80,25 +79,10 @@ class Plan:
     micro_batch_size: int
     fits: bool
     flops_per_step: float
-    flops_of_run: float
     memory: dict[str, float]
     all_reduce_bytes: float
     seconds_per_step: float
     days: float
-
-
-def this_cpu(precision: str) -> Hardware:
-    """This machine, its rate of matrix products measured.
-
-    Args:
-      precision: As `RunConfig.dtype_policy` has it.
-    """
-    # TensorFlow is imported only where something is measured.
-    from electra_tf.training import matmul_rate
-
-    peak = matmul_rate.of_cpus(precision.removeprefix("mixed_"))
-    name = "this CPU, measured"
-    return Hardware(name, peak, precision, 0.0, 10 * _GB, CPU_MFU)
 
 
 def devices(
@@ -123,17 +107,20 @@ def devices(
         raise errors.ConfigError(
             f"--mfu must be above 0 and at most 1. Received: {mfu}"
         )
-    chosen = [
-        this_cpu(settled or dtype_policy)
-        if name == THIS_CPU
-        else _device(name, dtype_policy)
-        for name in names or HARDWARE
-    ]
+    chosen = [_device(x, dtype_policy, settled) for x in names or HARDWARE]
     return [dataclasses.replace(d, mfu=mfu or d.mfu) for d in chosen]
 
 
-def _device(key: str, dtype_policy: str) -> Hardware:
+def _device(key: str, dtype_policy: str, settled: str | None) -> Hardware:
     """A device as a run of that `RunConfig.dtype_policy` uses it."""
+    if key == THIS_CPU:
+        # TensorFlow is imported only where something is measured.
+        from electra_tf.training import matmul_rate
+
+        policy = settled or dtype_policy
+        peak = matmul_rate.cpu_rate(policy.removeprefix("mixed_"))
+        name = "this CPU, measured"
+        return Hardware(name, peak, policy, 0.0, 10 * _GB, CPU_MFU)
     name, float32, half, memory, link, mfu = _MAKERS[key]
     has_half = key not in _WITHOUT_BFLOAT16 or dtype_policy == "mixed_float16"
     if dtype_policy == configs.AUTO:
@@ -210,7 +197,6 @@ def plan(
         micro_batch_size=at_once,
         fits=_fits(memory, hardware),
         flops_per_step=per_step,
-        flops_of_run=per_step * steps,
         memory=memory,
         all_reduce_bytes=sent,
         seconds_per_step=seconds,
@@ -238,7 +224,7 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
         f"{config.run.num_train_steps} steps of {config.data.train_batch_size} "
         f"examples of {config.model.max_seq_length} tokens",
         f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
-        f"{first.flops_of_run:.3g} the run",
+        f"{first.flops_per_step * config.run.num_train_steps:.3g} the run",
         f"\n{'device':22}{'dtype':>15}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"
         f"{'at once':>9}{'sent GB':>9}{'s/step':>9}{'days':>9}",

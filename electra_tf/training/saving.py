@@ -110,10 +110,10 @@ def is_under_way(model_dir: str) -> bool:
     that the file "checkpoint", which comes after it, does not know: a run was
     killed over its first one.
     """
-    found = checkpoints_of(model_dir)
-    if len(found) == 1 and checkpoint_state(model_dir) is None:
-        return is_whole(found[0])
-    return bool(found)
+    prefixes = checkpoints_of(model_dir)
+    if len(prefixes) == 1 and checkpoint_state(model_dir) is None:
+        return is_whole(prefixes[0])
+    return bool(prefixes)
 
 
 def is_whole(prefix: str) -> bool:
@@ -149,12 +149,12 @@ class Checkpoints:
         )
         # The folder is one of this machine, whosever the devices are.
         here = "/job:localhost" if replicas.has_other_host(self.run) else None
-        self._at_once = tf.train.CheckpointOptions(experimental_io_device=here)
+        self._at_once = tf.train.CheckpointOptions(here)
         # The state is copied before `save` returns, and "checkpoint" names a
         # checkpoint only once all of it is written, so what is restored is
         # the same as without.
         self._options = tf.train.CheckpointOptions(
-            experimental_io_device=here,
+            here,
             experimental_enable_async_checkpoint=self.run.async_checkpoints,
         )
         self._saved_step: int | None = None
@@ -293,7 +293,8 @@ class Checkpoints:
             ) from None
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):
-        prefix = _prefix(manager, step)
+        name = f"{model_directory.CHECKPOINT_NAME}-{step}"
+        prefix = os.path.join(manager.directory, name)
         if not is_whole(prefix):
             # Once more: it tells what went wrong in the background.
             self._write(manager, step)
@@ -303,9 +304,3 @@ class Checkpoints:
                 f"Step {step} was not saved: {prefix} cannot be read back. "
                 "Run again to go on from the last whole checkpoint"
             )
-
-
-def _prefix(manager: tf.train.CheckpointManager, step: int) -> str:
-    return os.path.join(
-        manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
-    )

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import operator
 import re
 
 import pytest
@@ -95,39 +96,41 @@ def test_the_same_fine_tuning_as_the_gin_file(name, size):
     assert {name for name, *_ in differences} <= allowed
 
 
+OVERRIDES = "model_hparam_overrides"
+WIDER = {"hidden_size": 512, "hidden_act": None}
+WIDER = {"model_size": "base", OVERRIDES: WIDER}
+
+
+# Setting -> field -> value.
+FIELDS = [
+    ({"electric_objective": True}, "model.electra_objective", False),
+    ({"electric_objective": True}, "model.two_tower_generator", True),
+    (WIDER, "model.encoder.num_attention_heads", 512 // 64),
+    (WIDER, "model.encoder.intermediate_size", 4 * 512),
+    (WIDER, "model.encoder.embedding_size", 512),
+    (WIDER, "model.encoder.hidden_act", "linear"),
+    ({"debug": True, "num_train_steps": 7}, "run.num_train_steps", 7),
+    ({"debug": True}, "data.train_batch_size", 8),
+    ({"debug": True}, "model.encoder.num_hidden_layers", 3),
+    ({"debug": True}, "model.encoder.hidden_size", 144),
+    ({"keep_checkpoint_max": None}, "run.keep_checkpoint_max", 0),
+    ({"keep_checkpoint_max": 0}, "run.keep_checkpoint_max", 0),
+    ({"keep_checkpoint_max": 3}, "run.keep_checkpoint_max", 3),
+    ({"use_tpu": True}, "run.distribution_strategy", "tpu"),
+    ({"tpu_name": "mine"}, "run.tpu", "mine"),
+    ({"vocab_file": "v.txt"}, "data.vocab_file", "v.txt"),
+    ({"model_dir": "here"}, "run.model_dir", "here"),
+]
+
+
+@pytest.mark.parametrize(("hparams", "field", "value"), FIELDS)
+def test_a_setting_is_a_field(hparams, field, value):
+    assert operator.attrgetter(field)(pretraining(**hparams)) == value
+
+
 def test_no_training_is_evaluation_alone():
     assert not finetuning(do_train=True).data.eval_only
     assert finetuning(do_train=False).data.eval_only
-    message = refusal(pretraining, do_train=False)
-    assert message.startswith("The hparam do_train must be True")
-
-
-def test_electric_alone_is_asked_for():
-    model = pretraining(electric_objective=True).model
-    assert model.electric_objective and not model.electra_objective
-    assert model.two_tower_generator
-
-
-def test_overrides_and_debug():
-    model = pretraining(
-        model_size="base",
-        model_hparam_overrides={"hidden_size": 512, "hidden_act": None},
-    ).model
-    assert model.encoder.num_attention_heads == 512 // 64
-    assert model.encoder.intermediate_size == 4 * 512
-    assert model.encoder.embedding_size == 512
-    assert model.encoder.hidden_act == "linear"
-    debug = pretraining(debug=True, num_train_steps=7)
-    assert debug.run.num_train_steps == 7
-    assert debug.data.train_batch_size == 8
-    assert debug.model.encoder.num_hidden_layers == 3
-    assert debug.model.encoder.hidden_size == 144
-
-
-@pytest.mark.parametrize(("value", "expected"), [(None, 0), (0, 0), (3, 3)])
-def test_none_and_0_keep_all_checkpoints(value, expected):
-    found = pretraining(keep_checkpoint_max=value).run.keep_checkpoint_max
-    assert found == expected
 
 
 def test_the_vocabulary_of_all_models(tmp_path):
@@ -183,9 +186,6 @@ def test_says_what_has_no_effect():
     assert "results_txt='r.txt'" in second
 
 
-OVERRIDES = "model_hparam_overrides"
-
-
 @pytest.mark.parametrize(
     ("call", "hparams", "match"),
     [
@@ -197,6 +197,7 @@ OVERRIDES = "model_hparam_overrides"
         (finetuning, {OVERRIDES: {"hidden_size": "256"}}, "to a whole number."),
         (pretraining, {OVERRIDES: []}, "a JSON object"),
         (pretraining, {"do_eval": True}, "do_eval must be False"),
+        (pretraining, {"do_train": False}, "do_train must be True"),
         (finetuning, {"init_checkpoint": ""}, "init_checkpoint must be text"),
         (finetuning, {"task_names": [1]}, "task_names must be a list of"),
         (finetuning, {"use_tpu": "false"}, "true or false. Received: use_tpu"),
@@ -344,16 +345,6 @@ def test_every_setting_is_documented(command, hparams):
         if here.endswith(", same name"):
             here = f"{here.removesuffix(', same name')}.{name}"
         assert here == (hparam.parameter or "none")
-
-
-def test_tpu_and_paths():
-    config = pretraining(
-        use_tpu=True, tpu_name="mine", vocab_file="v.txt", model_dir="here"
-    )
-    assert config.run.distribution_strategy == "tpu"
-    assert config.run.tpu == "mine"
-    assert config.data.vocab_file == "v.txt"
-    assert config.run.model_dir == "here"
 
 
 def test_reads_json_and_files(tmp_path):

@@ -193,20 +193,6 @@ def test_a_worker_with_another_seed_or_data_is_refused(folder):
 
 
 @pytest.mark.dear
-def test_a_worker_with_other_initial_weights_is_refused(folder):
-    for name, deviation in (("first", 0.5), ("other", 0.4)):
-        encoder = helpers.encoder_config(
-            num_hidden_layers=1, initializer_range=deviation
-        )
-        helpers.write_pretrained(folder / name, encoder)
-    init = "--gin_param=PretrainingConfig.init_checkpoint="
-    flags = (*FLAGS, f"{init}'first'")
-    workers = start_workers(folder, "not_begun", f"{init}'other'", flags=flags)
-    assert_refused(finish(workers), ["the initial weights, those of init"] * 2)
-    assert not (folder / "not_begun").exists()
-
-
-@pytest.mark.dear
 def test_workers_may_cut_their_batches_into_other_parts(folder):
     parts = "--gin_param=RunConfig.num_parallel_parts="
     flags = (*FLAGS, f"{parts}1", "--gin_param=RunConfig.num_train_steps=4")
@@ -267,10 +253,3 @@ def test_two_processes_fine_tune_as_one_does(folder, undisturbed):
         assert found["tasks"]["own_data"]["dev"] == pytest.approx(
             expected["tasks"]["own_data"]["dev"], rel=1e-5
         )
-
-
-def test_needs_to_know_the_cluster(folder):
-    result = warm.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
-    assert result.returncode == 1
-    line = result.stderr.splitlines()[-1]
-    assert "needs the environment variable TF_CONFIG: see docs/guides" in line

@@ -9,40 +9,19 @@ from tests import helpers, warm
 WORDS = ["red", "green", "blue", "black", "white", "pink", "gray", "gold"]
 NUM_SENTENCES = 120
 
-PRETRAINING = """
-include '{gin}/pretraining.gin'
+PRETRAINING = (
+    helpers.GIN
+    + """
 EncoderConfig.vocab_size = {vocab_size}
 EncoderConfig.max_position_embeddings = 16
-EncoderConfig.num_hidden_layers = 1
-EncoderConfig.hidden_size = 16
-EncoderConfig.intermediate_size = 32
-EncoderConfig.num_attention_heads = 2
-EncoderConfig.embedding_size = 8
-ElectraConfig.generator_hidden_size = 0.5
 ElectraConfig.max_seq_length = 16
-ElectraConfig.mask_prob = 0.15
-OptimizerConfig.learning_rate = 1e-3
 PretrainingDataConfig.train_files = 'tfrecords/*tfrecord*'
 PretrainingDataConfig.heldout_files = 'tfrecords/*-0-of-2'
-PretrainingDataConfig.vocab_file = 'vocab.txt'
 PretrainingDataConfig.train_batch_size = 4
 PretrainingDataConfig.eval_batch_size = 4
-RunConfig.num_train_steps = 10
 RunConfig.model_dir = 'pretrained'
 """
-
-FINETUNING = """
-include '{gin}/finetuning.gin'
-FinetuningConfig.init_checkpoint = 'pretrained'
-FinetuningDataConfig.task_name = 'colour'
-FinetuningDataConfig.train_file = 'train.tsv'
-FinetuningDataConfig.dev_file = 'dev.tsv'
-FinetuningDataConfig.vocab_file = 'vocab.txt'
-FinetuningDataConfig.max_seq_length = 16
-FinetuningDataConfig.train_batch_size = 4
-FinetuningDataConfig.num_train_epochs = 1.0
-RunConfig.model_dir = 'finetuned'
-"""
+)
 
 
 def sentence(number):
@@ -76,7 +55,6 @@ def folder(tmp_path_factory):
 
 @pytest.mark.dear
 def test_quickstart(folder):
-    gin = helpers.ROOT / "gin"
     flags = ("--corpus_dir=corpus", "--vocab_file=vocab.txt")
     tool(folder, "build_vocab", *flags, "--vocab_size=60")
     vocab = (folder / "vocab.txt").read_text().split()
@@ -88,7 +66,7 @@ def test_quickstart(folder):
     assert manifest["totals"]["documents"] == 3
     assert manifest["totals"]["tokens"] >= 3 * NUM_SENTENCES
 
-    text = PRETRAINING.format(gin=gin, vocab_size=len(vocab))
+    text = PRETRAINING.format(vocab_size=len(vocab))
     (folder / "pretraining.gin").write_text(text)
     pretrained = succeed(
         folder, "-m", "electra_tf.run_pretraining", "--gin_file=pretraining.gin"
@@ -101,9 +79,11 @@ def test_quickstart(folder):
     assert heldout["step"] == 10
     assert 0 < heldout["disc_auc"] < 1
 
-    (folder / "finetuning.gin").write_text(FINETUNING.format(gin=gin))
     finetuned = succeed(
-        folder, "-m", "electra_tf.run_finetuning", "--gin_file=finetuning.gin"
+        *(folder, "-m", "electra_tf", "finetune", "--num_train_epochs=1"),
+        *("--train_file=train.tsv", "--dev_file=dev.tsv", "--batch_size=4"),
+        *("--init_checkpoint=pretrained", "--model_dir=finetuned"),
+        "--max_seq_length=16",
     )
     assert finetuned.stdout.endswith(
         "fine-tuned model: finetuned\nreport: finetuned/report.html\n"

@@ -275,18 +275,10 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
 
 def refusal_of_run(folder, data_pattern):
     """What a run says before its first step of an odd number of examples."""
-    config = configs.PretrainingConfig(
-        helpers.electra_config(),
-        configs.PretrainingDataConfig(
-            data_pattern,
-            helpers.write_vocab(folder),
-            heldout_files=data_pattern,
-            train_batch_size=4,
-            eval_batch_size=3,
-        ),
-        configs.OptimizerConfig(1e-2),
-        helpers.run_config(folder),
-    )
+    data = dict.fromkeys(("train_files", "heldout_files"), data_pattern)
+    data |= {"train_batch_size": 4, "eval_batch_size": 3}
+    data["vocab_file"] = helpers.write_vocab(folder)
+    config = helpers.pretraining_config(folder, data=data)
     try:
         pretraining.pretrain(config, sys.exit)
     except errors.ConfigError as error:

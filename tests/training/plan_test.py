@@ -4,22 +4,17 @@ import dataclasses
 
 import pytest
 
-from electra_tf import configs, errors
+from electra_tf import errors
 from electra_tf.training import matmul_rate, plan
 from tests import helpers
 
 HARDWARE = plan.Hardware("round", 1e12, "float32", 16e9, 1e9, 0.5)
 
 
-def config(**changes):
-    return configs.PretrainingConfig(
-        model=helpers.electra_config(**changes),
-        data=configs.PretrainingDataConfig(
-            "*.tfrecord", "vocab.txt", train_batch_size=8
-        ),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.run_config("models", num_train_steps=86400),
-    )
+def config(micro_batch_size=0, **changes):
+    run = {"num_train_steps": 86400, "micro_batch_size": micro_batch_size}
+    data = {"train_batch_size": 8}
+    return helpers.pretraining_config("m", model=changes, data=data, run=run)
 
 
 def test_the_arithmetic():
@@ -52,7 +47,7 @@ def test_a_batch_that_does_not_fit_is_cut():
 
 
 def test_a_run_says_how_it_cuts_its_batch():
-    run = with_run(micro_batch_size=2)
+    run = config(micro_batch_size=2)
     assert plan.plan(run, HARDWARE).micro_batch_size == 2
     assert plan.plan(run, HARDWARE, 1, 4).micro_batch_size == 4
     with pytest.raises(errors.ConfigError, match="size=3, examples=8"):
@@ -72,17 +67,10 @@ def test_what_does_not_learn_takes_its_weights_alone():
     assert one.flops_per_step < frozen.flops_per_step < both.flops_per_step
 
 
-def with_run(**changes):
-    whole = config()
-    return dataclasses.replace(
-        whole, run=dataclasses.replace(whole.run, **changes)
-    )
-
-
 def test_devices_by_their_names(monkeypatch):
     assert len(plan.devices()) == len(plan.HARDWARE)
     rates = {"float32": 1e11, "bfloat16": 2e11}
-    monkeypatch.setattr(matmul_rate, "of_cpus", rates.get)
+    monkeypatch.setattr(matmul_rate, "cpu_rate", rates.get)
     (device,) = plan.devices(["this_cpu"])
     assert (device.peak, device.mfu) == (1e11, plan.CPU_MFU)
     found = plan.devices(["a100", "this_cpu"], 0.5, "mixed_bfloat16")

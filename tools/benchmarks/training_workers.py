@@ -170,7 +170,7 @@ def products(args) -> contest.Run:
     step *= args.batch_size
 
     def run(num_steps: int) -> dict:
-        rate = matmul_rate.of_cpus("bfloat16" if is_bfloat16 else "float32")
+        rate = matmul_rate.cpu_rate("bfloat16" if is_bfloat16 else "float32")
         seconds = num_steps * step / rate
         cpu_seconds = seconds * matmul_rate.num_cores()
         return {"seconds": seconds, "cpu_seconds": cpu_seconds}

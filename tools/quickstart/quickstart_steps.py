@@ -42,74 +42,58 @@ class Step(typing.NamedTuple):
     commands: tuple[str, ...]
 
 
+def _step(name: str, results: str, *commands: str) -> Step:
+    paths = tuple(f"{BUILD}/{result}" for result in results.split())
+    return Step(name, paths, commands)
+
+
 STEPS = (
     # The prose of the docstrings that every installation has.
-    Step(
-        "corpus",
-        (f"{BUILD}/corpus/manifest.json",),
-        (
-            "python tools/quickstart/build_docstring_corpus.py "
-            f"--output_dir={BUILD}/corpus --packages={_LIBRARIES}",
-        ),
+    _step(
+        *("corpus", "corpus/manifest.json"),
+        "python tools/quickstart/build_docstring_corpus.py "
+        f"--output_dir={BUILD}/corpus --packages={_LIBRARIES}",
     ),
-    Step(
-        "vocab",
-        (f"{BUILD}/vocab.txt",),
-        (
-            f"electra-tf build-vocab --corpus_dir={BUILD}/corpus/train "
-            f"--vocab_file={BUILD}/vocab.txt --vocab_size=4096",
-        ),
+    _step(
+        *("vocab", "vocab.txt"),
+        f"electra-tf build-vocab --corpus_dir={BUILD}/corpus/train "
+        f"--vocab_file={BUILD}/vocab.txt --vocab_size=4096",
     ),
-    Step(
+    _step(
         "tfrecords",
-        tuple(
-            f"{BUILD}/{part}_tfrecords/manifest.json"
-            for part in ("train", "heldout")
-        ),
-        tuple(
+        "train_tfrecords/manifest.json heldout_tfrecords/manifest.json",
+        *(
             f"{_BUILD_DATA} --corpus-dir={BUILD}/corpus/{part} "
             f"--output-dir={BUILD}/{part}_tfrecords"
             for part in ("train", "heldout")
         ),
     ),
     # Evaluates on the held-out part at its end.
-    Step(
-        "pretrain",
-        (f"{BUILD}/pretrain/eval_results.json",),
-        ("electra-tf pretrain --gin_file=gin/quickstart.gin",),
+    _step(
+        *("pretrain", "pretrain/eval_results.json"),
+        "electra-tf pretrain --gin_file=gin/quickstart.gin",
     ),
     # Three seeds with and without pre-training. Layers of random weights have
     # all to learn: they take one rate.
-    Step(
+    _step(
         "finetune",
-        (
-            f"{BUILD}/finetune_pretrained/results.json",
-            f"{BUILD}/finetune_from_scratch/results.json",
-        ),
-        (
-            _FINETUNE,
-            f"{_FINETUNE} --gin_param=FinetuningConfig.from_scratch=True "
-            "--gin_param=OptimizerConfig.learning_rate=3e-4 "
-            "--gin_param=OptimizerConfig.layerwise_lr_decay=0.0 "
-            f"--model_dir={BUILD}/finetune_from_scratch",
-        ),
+        "finetune_pretrained/results.json finetune_from_scratch/results.json",
+        _FINETUNE,
+        f"{_FINETUNE} --gin_param=FinetuningConfig.from_scratch=True "
+        "--gin_param=OptimizerConfig.learning_rate=3e-4 "
+        "--gin_param=OptimizerConfig.layerwise_lr_decay=0.0 "
+        f"--model_dir={BUILD}/finetune_from_scratch",
     ),
-    Step(
-        "export",
-        # Every export is a version of its own.
-        (f"{BUILD}/saved_model/*/saved_model.pb",),
-        (
-            f"electra-tf export --model_dir={BUILD}/finetune_pretrained "
-            f"--output={BUILD}/saved_model",
-        ),
+    # Every export is a version of its own.
+    _step(
+        *("export", "saved_model/*/saved_model.pb"),
+        f"electra-tf export --model_dir={BUILD}/finetune_pretrained "
+        f"--output={BUILD}/saved_model",
     ),
-    Step(
-        "report",
-        (f"{BUILD}/summary.json", REPORT),
-        (
-            f"python tools/quickstart/write_report.py --build_dir={BUILD}",
-            f"electra-tf predict --saved_model={BUILD}/saved_model "
-            "--format=text " + " ".join(f"'{text}'" for text in _TEXTS),
-        ),
+    _step(
+        *("report", "summary.json report.html"),
+        f"python tools/quickstart/write_report.py --build_dir={BUILD}",
+        f"electra-tf predict --saved_model={BUILD}/saved_model "
+        "--format=text " + " ".join(f"'{text}'" for text in _TEXTS),
     ),
 )

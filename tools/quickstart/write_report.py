@@ -80,33 +80,26 @@ def summarize(build_dir: pathlib.Path) -> dict:
       ConfigError: If a step has not been run.
     """
     results = {
-        name: json.loads(
-            _read_text(build_dir, folder, model_directory.RESULTS_FILE)
-        )
+        name: _read_json(build_dir, folder, model_directory.RESULTS_FILE)
         for name, folder in _RUNS.items()
     }
     scores: dict[str, dict] = {}
     for name, run in results.items():
         seeds = [trial["test"]["accuracy"] / 100 for trial in run["trials"]]
-        scores[name] = {
-            "mean": statistics.fmean(seeds),
-            "stdev": statistics.stdev(seeds) if len(seeds) > 1 else 0.0,
-            "seeds": seeds,
-        }
+        stdev = statistics.stdev(seeds) if len(seeds) > 1 else 0.0
+        mean = statistics.fmean(seeds)
+        scores[name] = {"mean": mean, "stdev": stdev, "seeds": seeds}
     majority = results["pretrained"]["baseline"]["test"]["accuracy"] / 100
-    scores["tf_idf"] = {
-        "mean": _tf_idf_accuracy(build_dir / "corpus" / "labelled")
-    }
-    scores["majority"] = {"mean": majority}
-    metrics = _read_text(
-        build_dir, "pretrain", model_directory.EVAL_RESULTS_FILE
-    )
+    tf_idf = _tf_idf_accuracy(build_dir / "corpus" / "labelled")
     # The seconds of the last step are not known yet.
     return {
-        "test_accuracy": scores,
-        "pretraining": json.loads(metrics),
+        "test_accuracy": scores
+        | {"tf_idf": {"mean": tf_idf}, "majority": {"mean": majority}},
+        "pretraining": _read_json(
+            build_dir, "pretrain", model_directory.EVAL_RESULTS_FILE
+        ),
         "seconds": {
-            step.name: float(_read_text(build_dir, "seconds", step.name))
+            step.name: _read_json(build_dir, "seconds", step.name)
             for step in quickstart_steps.STEPS[:-1]
         },
     }
@@ -136,6 +129,10 @@ def _tf_idf_accuracy(folder: pathlib.Path) -> float:
     return max(map(accuracies, _STRENGTHS), key=lambda scores: scores[0])[1]
 
 
+def _read_json(folder: pathlib.Path, *parts: str):
+    return json.loads(_read_text(folder, *parts))
+
+
 def _read_text(folder: pathlib.Path, *parts: str) -> str:
     path = folder.joinpath(*parts)
     try:
@@ -147,13 +144,7 @@ def _read_text(folder: pathlib.Path, *parts: str) -> str:
 
 
 def render(folder: pathlib.Path, summary: dict, num_parameters: int) -> str:
-    """The page of a run.
-
-    Args:
-      folder: Of the run.
-      summary: Of `summarize`.
-      num_parameters: Of generator and discriminator together.
-    """
+    """The page of a run, from `summarize` and the size of both networks."""
     log = metrics_log.read(
         str(folder / "pretrain" / model_directory.METRICS_FILE)
     )

@@ -6,7 +6,7 @@ import pytest
 import quickstart_steps
 import write_report
 
-from electra_tf import configs, model_directory
+from electra_tf import model_directory
 from tests import helpers, pages
 
 METRICS = {"step": 20, "masked_lm_accuracy": 0.31, "masked_lm_loss": 4.2}
@@ -40,12 +40,7 @@ def folder(tmp_path):
         METRICS | {"step": step, "split": split}
         for step, split in ((5, "train"), (10, "train"), (10, "heldout"))
     ]
-    config = configs.PretrainingConfig(
-        helpers.electra_config(),
-        configs.PretrainingDataConfig(train_files="gone", vocab_file="gone"),
-        configs.OptimizerConfig(learning_rate=1e-3),
-        helpers.run_config(tmp_path / "pretrain"),
-    )
+    config = helpers.pretraining_config(tmp_path / "pretrain")
     model_directory.write(config, "", [])
     path = tmp_path / "pretrain" / "metrics.jsonl"
     path.write_text("\n".join(map(json.dumps, log)))
