@@ -153,43 +153,27 @@ BINDINGS = {
 }
 
 
-def _run(config, before_training) -> None:
+def _run(config, before_training, args) -> None:
+    """Trains, or scores; prints scores, and where they and the rest are."""
     # Imports TensorFlow: late, so that mistakes in a gin file show at once.
     import tensorflow as tf
 
-    from electra_tf.finetuning import finetune
+    from electra_tf.finetuning import finetune, finished_run, results
     from electra_tf.training import workers
 
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
-    with workers.lost(config.run.model_dir):
-        found = finetune.finetune(config, before_training)
-    _tell(found, "fine-tuned model", config.run.model_dir)
-
-
-def _score(config) -> None:
-    """--eval_only."""
-    from electra_tf.finetuning import finished_run
-
-    found = finished_run.score(config)
-    _tell(found, "scores and predictions", (found or {}).get("directory", ""))
-
-
-def _run_or_score(config, before_training, args) -> None:
+    what, directory = "fine-tuned model", config.run.model_dir
     if config.data.eval_only:
-        _score(config)
+        summary = finished_run.score(config)
+        what = "scores and predictions"
     else:
-        _run(config, before_training)
-
-
-def _tell(found: dict | None, what: str, directory: str) -> None:
-    """Prints scores, and where they and what else there is were written."""
-    if found is None:  # Another worker speaks for the run.
+        with workers.lost(directory):
+            summary = finetune.finetune(config, before_training)
+    if summary is None:  # Another worker speaks for the run.
         return
-    # Imports TensorFlow, as above.
-    from electra_tf.finetuning import results
-
-    print(results.format_results(found))
+    directory = summary.get("directory", directory)
+    print(results.format_results(summary))
     print(f"{what}: {directory}")
     report = os.path.join(directory, model_directory.REPORT_FILE)
     if os.path.exists(report):
@@ -234,7 +218,7 @@ def main(argv=None) -> int:
     return launch.Command(
         parser,
         finetuning_configs.FinetuningConfig,
-        _run_or_score,
+        _run,
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),

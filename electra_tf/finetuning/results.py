@@ -163,17 +163,26 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
     """Scores of a model that reads no text, means over the folds."""
     if any("train" not in data.examples for data in parts):
         return {"name": ""}
-    values = _by_split(
-        {
-            split: data.task.baseline_scores(
-                data.examples["train"], data.examples[split]
-            )
-            for split in data.examples
-            if split != "train" and split in data.labelled
-        }
+    baselines = [
+        data.task.baseline(
+            data.examples["train"],
+            {
+                split: rows
+                for split, rows in data.examples.items()
+                if split != "train" and split in data.labelled
+            },
+        )
         for data in parts
+    ]
+    name = baselines[0]["name"]
+    if parts[1:]:  # The answer of no single fold.
+        whole = parts[0].examples
+        rows = [*whole["train"], *whole["dev"]]
+        name = parts[0].task.baseline(rows, {})["name"]
+    values = _by_split(
+        {k: v for k, v in b.items() if k != "name"} for b in baselines
     )
-    return {"name": parts[0].task.baseline_name} | {
+    return {"name": name} | {
         split: {metric: statistics.fmean(of) for metric, of in scores.items()}
         for split, scores in values.items()
     }

@@ -448,22 +448,24 @@ class QuestionAnsweringTask(Task):
             return answers_lib.korquad_scores(answers, predictions.texts)
         return answers_lib.squad_v1_scores(answers, predictions.texts)
 
-    @property
-    def baseline_name(self):
-        return "no answer" if self.v2 else ""
-
-    def baseline_scores(self, train_examples, examples):
+    def baseline(self, train_examples, splits):
         if not self.v2:
-            return {}
-        answers = {self.example_id(e): e.answers for e in examples}
-        scores = answers_lib.squad_v2_scores(
-            answers,
-            dict.fromkeys(answers, ""),
-            dict.fromkeys(answers, 0.0),
-            self.config.qa_na_threshold,
-        )
-        # Without a score to compare with, there is no threshold to look for.
-        return {k: v for k, v in scores.items() if not k.startswith("best_")}
+            return {"name": ""}
+        baseline: dict = {"name": "no answer"}
+        for split, examples in splits.items():
+            answers = {self.example_id(e): e.answers for e in examples}
+            empty, odds = (
+                dict.fromkeys(answers, ""),
+                dict.fromkeys(answers, 0.0),
+            )
+            scores = answers_lib.squad_v2_scores(
+                answers, empty, odds, self.config.qa_na_threshold
+            )
+            # Without odds to compare, there is no threshold to look for.
+            baseline[split] = {
+                k: v for k, v in scores.items() if not k.startswith("best_")
+            }
+        return baseline
 
     def is_degenerate(self, outputs):
         """Whether no window has an answer: all begin at [CLS], or, in SQuAD

@@ -458,24 +458,18 @@ class TaggingTask(Task):
             np.array([ids[tag] for tag in predicted]),
         )
 
-    @property
-    def baseline_name(self):
-        if not self.is_token_level:
-            return f"{OUTSIDE} everywhere"
-        if "train" not in self.files:
-            return ""
-        labels = _labels_of(self.read_examples("train"))
-        return f"majority class {metrics.commonest(labels)!r}"
-
-    def baseline_scores(self, train_examples, examples):
+    def baseline(self, train_examples, splits):
         """The commonest tag for all words, or no span."""
         if not self.is_token_level:
-            # Without a span nothing is found.
-            nothing = metrics.precision_recall_f1(0, 0, 1)
-            return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
+            scores = metrics.precision_recall_f1(0, 0, 1)
+            scores |= {"seqeval_f1": 0.0} if self.as_original else {}
+            name = f"{OUTSIDE} everywhere"
+            return {"name": name} | dict.fromkeys(splits, scores)
         always = metrics.commonest(_labels_of(train_examples))
-        labels = np.array(_labels_of(examples))
-        return {"accuracy": metrics.accuracy(labels, always)}
+        return {"name": f"majority class {always!r}"} | {
+            split: {"accuracy": metrics.accuracy(_labels_of(rows), always)}
+            for split, rows in splits.items()
+        }
 
     def is_degenerate(self, outputs):
         mask = outputs["labels_mask"] > 0

@@ -101,26 +101,22 @@ class TextTask(Task):
     score_names: Sequence[str] = ()
 
     @abc.abstractmethod
-    def baseline(self, train_examples: Sequence[TextExample]) -> tuple:
+    def constant_answer(self, train_examples: Sequence[TextExample]) -> tuple:
         """What a head that reads no text says of every row: name and value."""
 
-    @property
-    def baseline_name(self):
-        if "train" not in self.splits():
-            return ""
-        return self.baseline(self.read_examples("train"))[0]
-
-    def baseline_scores(self, train_examples, examples):
-        _, always = self.baseline(train_examples)
-        ((name, values),) = self.label_features(examples).items()
-        outputs = {
-            name.removeprefix(f"{self.name}_"): values,
-            "predictions": np.full_like(values, always),
-            "loss": np.zeros(0),
-        }
-        scores = self.scores(outputs)
-        del scores["loss"]
-        return scores
+    def baseline(self, train_examples, splits):
+        name, always = self.constant_answer(train_examples)
+        baseline = {"name": name}
+        for split, examples in splits.items():
+            ((feature, values),) = self.label_features(examples).items()
+            outputs = {
+                feature.removeprefix(f"{self.name}_"): values,
+                "predictions": np.full_like(values, always),
+                "loss": np.zeros(0),
+            }
+            baseline[split] = self.scores(outputs)
+            del baseline[split]["loss"]
+        return baseline
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
@@ -212,7 +208,7 @@ class ClassificationTask(_LabelsTask):
         of_rows = np.array([weights[label] for label in labels], np.float32)
         return of_rows, weights
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         label = metrics.commonest(example.label for example in train_examples)
         return f"majority class {label!r}", self.labels.index(label)
 
@@ -300,7 +296,7 @@ class RegressionTask(TextTask):
             "loss": metrics.mean(outputs["loss"]),
         }
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         (targets,) = self.label_features(train_examples).values()
         mean = metrics.mean(targets)
         return f"mean {self.in_units_of_labels(mean):.3f}", mean
@@ -381,7 +377,7 @@ class MultiLabelTask(_LabelsTask):
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         commonest = metrics.commonest(
             tuple(sorted(e.labels)) for e in train_examples
         )
