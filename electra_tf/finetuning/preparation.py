@@ -293,8 +293,7 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 f"{split}: {path} has {what}: its rows are predicted, and not "
                 "scored"
             )
-    task_data.warn_of_unknown_words(data)
-    task_data.warn_of_long_texts(data)
+    task_data.warn_of_unread(data)
     copies = task_data.copies(data, bool(config.folds))
     for of_split in copies.values():
         if "line" in of_split:
