@@ -138,7 +138,8 @@ _FLAGS: dict[type | tuple[str, ...], dict[str, str]] = {
             "--dev_file."
         ),
         "FinetuningDataConfig.num_train_epochs": (
-            "Passes over the training rows."
+            "Passes over the training rows; the default follows the model's "
+            "size."
         ),
         "OptimizerConfig.learning_rate": (
             "Peak learning rate; the default follows the model's size."

@@ -186,7 +186,11 @@ def prepare(config: FinetuningConfig) -> RunPlan:
     optimizer = recipe.complete(
         config.optimizer, config.recipe, encoder.hidden_size
     )
-    config = dataclasses.replace(config, optimizer=optimizer)
+    data_config = dataclasses.replace(
+        config.data,
+        num_train_epochs=recipe.num_train_epochs(config, encoder.hidden_size),
+    )
+    config = dataclasses.replace(config, optimizer=optimizer, data=data_config)
     line = ", ".join(f"{name} {of}" for name, of in choices.items())
     origins = [task.origin for task in tasks if task.origin]
     plan = RunPlan(
@@ -214,9 +218,10 @@ def _parts(config: FinetuningConfig, data: TaskData) -> list[TaskData]:
 def make_trials(config: FinetuningConfig) -> list[Trial]:
     """Every learning rate with every number of epochs, seed and fold."""
     rate = typing.cast(float, config.optimizer.learning_rate)
+    epochs = typing.cast(float, config.data.num_train_epochs)
     settings = itertools.product(
         config.learning_rates or (rate,),
-        config.num_train_epochs_options or (config.data.num_train_epochs,),
+        config.num_train_epochs_options or (epochs,),
         range(config.num_trials),
         range(1, config.data.folds + 1) if config.data.folds else (None,),
     )
