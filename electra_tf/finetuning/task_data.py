@@ -89,9 +89,9 @@ class TaskData:
         }
         if reading := self.task.reading():
             about["reading"] = reading
-        return about | self.of_texts() | self.task.description()
+        return about | self.text_options() | self.task.description()
 
-    def of_texts(self) -> dict:
+    def text_options(self) -> dict:
         """What a model makes of a text, but for defaults; fit for JSON.
 
         Returns:
@@ -303,14 +303,15 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     if texts.get("train") is None or None in texts.values():
         return {}
     first: dict[tuple[str, ...], int] = {}
-    for row, of_row in enumerate(texts["train"] or ()):
-        first.setdefault(of_row, row)
+    for row, row_texts in enumerate(texts["train"] or ()):
+        first.setdefault(row_texts, row)
     counts: dict[str, dict] = {}
-    for split, of_split in texts.items():
+    for split, split_texts in texts.items():
         rows = [
             row
-            for row, of_row in enumerate(of_split or ())
-            if of_row in first and (split, row) != ("train", first[of_row])
+            for row, row_texts in enumerate(split_texts or ())
+            if row_texts in first
+            and (split, row) != ("train", first[row_texts])
         ]
         counts[split] = {"num_rows": len(rows)}
         if not rows:

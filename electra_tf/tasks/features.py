@@ -136,7 +136,7 @@ def remarks(
       advice: What to do where they have more.
     """
     num_tokens = features["input_mask"].sum(axis=-1)
-    of_texts = f"of {len(num_tokens)} texts"
+    share = f"of {len(num_tokens)} texts"
     is_unknown = features["input_ids"] == tokenizer.unk_token_id
     # A row without text has [CLS] and [SEP].
     if num := int((2 * is_unknown.sum(axis=-1) > num_tokens - 2).sum()):
@@ -147,7 +147,7 @@ def remarks(
     if not texts:
         return
     if num := int((num_tokens <= 2).sum()):
-        yield f"{num} {of_texts} have no token"
+        yield f"{num} {share} have no token"
     most = vocabulary.MAX_CHARS_PER_WORD
     words = (w for texts_ in texts for t in texts_ for w in (t or "").split())
     if num := sum(len(word) > most for word in words):
@@ -159,11 +159,12 @@ def remarks(
     rows = [[t or "" for t in itertools.compress(x, is_full)] for x in texts]
     ids = (tokenize_all(column, tokenizer) for column in rows)
     lengths = [np.array([*map(len, column)], int) for column in ids]
-    # A second text brings another [SEP] if it has a token.
-    whole = 2 + sum(lengths) + sum(second > 0 for second in lengths[1:])
+    whole = 2 + lengths[0]
+    for second in lengths[1:]:  # It brings another [SEP] if it has a token.
+        whole = whole + second + (second > 0)
     if num := int((whole > longest).sum()):
         yield (
-            f"{num} {of_texts} have more than {longest} tokens (up to "
+            f"{num} {share} have more than {longest} tokens (up to "
             f"{max(whole)}) and are cut: {advice}"
         )
 

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 
-def of_classes(
+def class_report(
     labels: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> dict:
     """The report of rows with one label each.
@@ -40,7 +40,7 @@ def of_classes(
     }
 
 
-def of_decisions(
+def decision_report(
     labels: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> dict:
     """The report of rows with any number of labels.
@@ -55,7 +55,7 @@ def of_decisions(
     return _of_confusion_matrices(labels, counts)
 
 
-def of_spans(
+def span_report(
     true: Iterable[tuple[Hashable, str]],
     predicted: Iterable[tuple[Hashable, str]],
 ) -> dict:

@@ -205,8 +205,8 @@ class ClassificationTask(_LabelsTask):
         weights = dict.fromkeys(sorted(labels), 1.0)
         given = self._given(class_weights)
         weights |= _balanced(labels) if given is None else given
-        of_rows = np.array([weights[label] for label in labels], np.float32)
-        return of_rows, weights
+        row_weights = np.array([weights[label] for label in labels], np.float32)
+        return row_weights, weights
 
     def constant_answer(self, train_examples):
         label = metrics.commonest(example.label for example in train_examples)
@@ -223,7 +223,7 @@ class ClassificationTask(_LabelsTask):
         }
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        return reports.of_classes(
+        return reports.class_report(
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
@@ -345,7 +345,7 @@ class MultiLabelTask(_LabelsTask):
         without it, the same sum; a given weight is that of rows with it."""
         given = self._given(class_weights)
         (wanted,) = self.label_features(examples).values()
-        of_rows = np.ones(wanted.shape, np.float32)
+        row_weights = np.ones(wanted.shape, np.float32)
         weights: dict[str, float] = {}
         for i, label in enumerate(self.labels):
             has_it = wanted[:, i].tolist()
@@ -354,9 +354,9 @@ class MultiLabelTask(_LabelsTask):
                 1: 1.0 if given is None else given.get(label, 1.0),
             }
             by_value |= _balanced(has_it) if given is None else {}
-            of_rows[:, i] = [by_value[value] for value in has_it]
+            row_weights[:, i] = [by_value[value] for value in has_it]
             weights[label] = by_value[1]
-        return of_rows, weights
+        return row_weights, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """F1 of all decisions and of each label, and whole rows that are right.
@@ -373,7 +373,7 @@ class MultiLabelTask(_LabelsTask):
         }
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        return reports.of_decisions(
+        return reports.decision_report(
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
@@ -390,8 +390,8 @@ class MultiLabelTask(_LabelsTask):
         for predictions, row in zip(
             outputs["predictions"], probabilities, strict=True
         ):
-            found = [self.labels[i] for i in np.flatnonzero(predictions)]
-            yield task_head.LABEL_SEPARATOR.join(found), row
+            names = [self.labels[i] for i in np.flatnonzero(predictions)]
+            yield task_head.LABEL_SEPARATOR.join(names), row
 
 
 def _balanced(labels: Sequence) -> dict:

@@ -181,7 +181,7 @@ def test_the_baseline_of_folds_is_the_mean_over_them():
 
 
 def with_report(number, accuracy, true, predicted, **changes):
-    found = reports.of_classes(LABELS, np.array(true), np.array(predicted))
+    found = reports.class_report(LABELS, np.array(true), np.array(predicted))
     of_splits = {"letters": {"dev": found, "test": found}}
     return record(number, accuracy, reports=of_splits, **changes)
 

@@ -13,7 +13,7 @@ LABELS = ["accuracy", "macro avg", "red"]
 
 def test_rows_with_one_label():
     true, predicted = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 1])
-    found = reports.of_classes(LABELS, true, predicted)
+    found = reports.class_report(LABELS, true, predicted)
     third = 100 / 3
     assert found["classes"] == {
         "accuracy": {
@@ -37,7 +37,7 @@ def test_rows_with_one_label():
         "counts": [[2, 1, 0], [0, 1, 0], [0, 1, 0]],
     }
     # A label that does not occur is not in the means.
-    found = reports.of_classes(LABELS, np.array([0, 2]), np.array([0, 2]))
+    found = reports.class_report(LABELS, np.array([0, 2]), np.array([0, 2]))
     assert found["macro_f1"] == found["weighted_f1"] == 100.0
     assert found["classes"]["macro avg"]["support"] == 0
 
@@ -79,7 +79,7 @@ def test_reports_of_spans_are_seqevals():
         ]
 
     both = spans(true), spans(predicted)
-    found = reports.of_spans(*both)
+    found = reports.span_report(*both)
     expected = seqeval.metrics.classification_report(
         true, predicted, output_dict=True, zero_division=0
     )
