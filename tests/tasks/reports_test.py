@@ -42,12 +42,12 @@ def test_rows_with_one_label():
     assert found["classes"]["macro avg"]["support"] == 0
 
 
-@pytest.mark.parametrize("kind", ["classes", "decisions"])
+@pytest.mark.parametrize("kind", ["class", "decision"])
 def test_reports_are_scikit_learns(kind):
     random = np.random.default_rng(1)
-    shape, high = {"classes": (60, 3), "decisions": ((60, 3), 2)}[kind]
+    shape, high = {"class": (60, 3), "decision": ((60, 3), 2)}[kind]
     true, predicted = random.integers(0, high, (2, *np.atleast_1d(shape)))
-    make = getattr(reports, f"of_{kind}")
+    make = getattr(reports, f"{kind}_report")
     whole = make(LABELS, true, predicted)
     expected = sklearn.metrics.classification_report(
         true, predicted, output_dict=True, zero_division=0.0
