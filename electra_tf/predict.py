@@ -19,6 +19,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from electra_tf import errors
 from electra_tf.command_line import arguments, text_lines
 from electra_tf.inference import exchange
 
@@ -39,11 +40,14 @@ def _predict(args: argparse.Namespace) -> None:
         args.format == "auto" and sys.stdout.isatty()
     )
     is_said = is_json or args.input_format == "text"
+    num_texts = num_cut = 0
     for number, batch in enumerate(batches):
         if not (is_said or number):  # The first line tells.
             exchange.refuse_object(batch[0], model.input_names)
         rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
+        num_texts += len(rows)
         for answer in model.predict(rows) if rows else ():
+            num_cut += bool(answer.get("truncated"))
             if is_readable:
                 print(*exchange.as_lines(answer, model.input_names), sep="\n")
             else:
@@ -51,6 +55,11 @@ def _predict(args: argparse.Namespace) -> None:
         sys.stdout.flush()
         if refusal:
             raise refusal
+    if num_cut:
+        errors.warn(
+            f"{num_cut} of {num_texts} texts were not read to their end: see "
+            '"truncated"'
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,32 +46,26 @@ BINDINGS = {
 
 
 def _run(config, before_training, args) -> None:
-    # They import TensorFlow: late, so that mistakes in a gin file show at once.
+    """Trains, or scores; prints scores, and where they and the rest are."""
+    # Imports TensorFlow: late, so that mistakes in a gin file show at once.
     import tensorflow as tf
 
-    from electra_tf.finetuning import finetune, finished_run
+    from electra_tf.finetuning import finetune, finished_run, results
     from electra_tf.training import workers
 
-    if config.data.eval_only:
-        scores = finished_run.score(config)
-        directory = (scores or {}).get("directory", "")
-        _tell(scores, "scores and predictions", directory)
-        return
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
-    with workers.lost(config.run.model_dir):
-        scores = finetune.finetune(config, before_training)
-    _tell(scores, "fine-tuned model", config.run.model_dir)
-
-
-def _tell(scores: dict | None, what: str, directory: str) -> None:
-    """Prints scores, and where they and what else there is were written."""
-    if scores is None:  # Another worker speaks for the run.
+    what, directory = "fine-tuned model", config.run.model_dir
+    if config.data.eval_only:
+        summary = finished_run.score(config)
+        what = "scores and predictions"
+    else:
+        with workers.lost(directory):
+            summary = finetune.finetune(config, before_training)
+    if summary is None:  # Another worker speaks for the run.
         return
-    # Imports TensorFlow, as above.
-    from electra_tf.finetuning import results
-
-    print(results.format_results(scores))
+    directory = summary.get("directory", directory)
+    print(results.format_results(summary))
     print(f"{what}: {directory}")
     report = os.path.join(directory, model_directory.REPORT_FILE)
     if os.path.exists(report):

@@ -175,6 +175,7 @@ def ended(
     prog: str,
     work: Callable[[], int | None],
     memory_hint: str = "ask for fewer examples at once",
+    in_flags: Callable[[str], str] = str,
 ) -> int:
     """Does the work of a command, whose mistakes end in one line.
 
@@ -184,6 +185,8 @@ def ended(
       prog: The command.
       work: May return an exit code; raises ValueError on what a user can mend.
       memory_hint: What to do where memory runs out.
+      in_flags: Puts the command's flags in place of the fields that they set,
+        in warnings and errors.
 
     Returns:
       The exit code: that of the work, or 0; 1 after an error, 130 after Ctrl-C,
@@ -198,7 +201,7 @@ def ended(
 
     def show_line(message, category, *args, **kwargs) -> None:
         if issubclass(category, errors.Notice):
-            say(prog, f"note: {message}")
+            say(prog, f"note: {in_flags(str(message))}")
         else:
             show(message, category, *args, **kwargs)
 
@@ -213,7 +216,7 @@ def ended(
     except BrokenPipeError:
         pass  # As `written` has it.
     except (ValueError, OSError, errors.TrainingError) as error:
-        say(prog, "error: " + " ".join(str(error).split()))
+        say(prog, "error: " + in_flags(" ".join(str(error).split())))
     except Exception as error:
         name = getattr(error, "name", None)
         if isinstance(error, ModuleNotFoundError) and name in _EXTRAS:

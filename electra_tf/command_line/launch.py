@@ -123,17 +123,15 @@ class Command:
 
         def work():
             logging.set_verbosity(logging.WARNING)
-            try:
-                self.run(*self._configure(args), args)
-            except ValueError as error:
-                # A user knows the flag, not the field that it sets.
-                line = str(error)
-                for flag, parameter in self.bindings.items():
-                    line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
-                error.args = (line,)
-                raise
+            self.run(*self._configure(args), args)
 
-        return arguments.ended(self.parser.prog, work, _OF_MEMORY)
+        def in_flags(line: str) -> str:
+            # A user knows the flag, not the field that it sets.
+            for flag, parameter in self.bindings.items():
+                line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+            return line
+
+        return arguments.ended(self.parser.prog, work, _OF_MEMORY, in_flags)
 
     def _base(self, args: Namespace) -> Base:
         """The gin files, and bindings that stand in place of one."""

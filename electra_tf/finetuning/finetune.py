@@ -76,7 +76,7 @@ def finetune(
     replicas.set_policy(config.run)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
-    digests = plan.of_trial(plan.trials[0]).digests
+    digests = plan.trial_plan(plan.trials[0]).digests
     workers.refuse_differences(strategy, config, digests)
     _refuse_changes(plan)
     if is_chief:
@@ -94,7 +94,7 @@ def finetune(
     if not is_chief:
         return None
     summary = results.summarize(
-        plan.folds, records, config.from_scratch, plan.of_rows
+        plan.folds, records, config.from_scratch, plan.row_facts
     )
     summary["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
@@ -120,7 +120,7 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
         trial, num_repeats = waiting.popleft()
         total = max(len(plan.trials), trial.number)
         line = f"fine-tuning trial {trial.number}/{total}"
-        records.append(run_trial(plan.of_trial(trial), strategy, line))
+        records.append(run_trial(plan.trial_plan(trial), strategy, line))
         if records[-1]["degenerate"] and num_repeats:
             again = dataclasses.replace(
                 trial,
@@ -329,7 +329,7 @@ def _refuse_changes(plan: RunPlan) -> None:
         if not os.path.isfile(path) and not saving.checkpoints_of(directory):
             continue  # It has learned nothing.
         trial = dataclasses.replace(plan.trials[0], fold=claim.get("fold"))
-        digests = plan.of_trial(trial).digests
+        digests = plan.trial_plan(trial).digests
         validation.require_same(
             digests,
             claim[DIGESTS],

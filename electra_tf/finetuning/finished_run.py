@@ -62,7 +62,7 @@ def score(config: FinetuningConfig) -> dict | None:
     data = _read_rows(config, checkpoint, model)
     encoder = checkpoint.discriminator
     assert encoder is not None
-    of_rows = {
+    row_facts = {
         rows.task.name: preparation.look_at(rows, config.data) for rows in data
     }
     files = preparation.files_of(config.data)
@@ -98,7 +98,7 @@ def score(config: FinetuningConfig) -> dict | None:
         [data],
         records,
         trained["from_scratch"],
-        of_rows,
+        row_facts,
         best_on_dev=trained["best_on_dev"],
     )
     summary |= {"directory": directory, "files": files}

@@ -101,16 +101,16 @@ def write_archive(
       ValueError: If a run is not finished, two runs have the same test set, or
         there is none at all.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for model_dir in model_dirs:
         for name, source in find_files(model_dir).items():
-            if name in found:
+            if name in paths:
                 raise errors.ConfigError(
-                    f"Expected {name} of one run. Received: {found[name]} and "
+                    f"Expected {name} of one run. Received: {paths[name]} and "
                     f"{source}"
                 )
-            found[name] = source
-    if not found:
+            paths[name] = source
+    if not paths:
         raise errors.ConfigError(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
@@ -119,11 +119,11 @@ def write_archive(
         whole_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name in filter(found.get, FILES):
-            with open(found[name], "rb") as f:
+        for name in filter(paths.get, FILES):
+            with open(paths[name], "rb") as f:
                 # Without the time, so that nothing but content counts.
                 archive.writestr(
                     zipfile.ZipInfo(name), f.read(), zipfile.ZIP_DEFLATED
                 )
-    missing = [name for name in FILES if name not in found]
-    return [name for name in FILES if name in found], missing
+    missing = [name for name in FILES if name not in paths]
+    return [name for name in FILES if name in paths], missing

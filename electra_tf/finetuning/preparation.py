@@ -87,7 +87,7 @@ class TrialPlan:
         rows, texts, labels = {}, {}, {}
         for data in self.tasks:
             name = data.task.name
-            rows[name], texts[name] = data.digests, data.of_texts()
+            rows[name], texts[name] = data.digests, data.text_options()
             labels[name] = files.sha256_of_values(
                 data.task.description().get("labels") or ()
             )
@@ -111,7 +111,7 @@ class RunPlan:
       trials: In the order in which they are run.
       lines: How it learns, and how its files were read.
       recipe: What the models learn with, and where each value is from.
-      of_rows: Task name -> what results.json says of its rows.
+      row_facts: Task name -> what results.json says of its rows.
     """
 
     config: FinetuningConfig
@@ -120,9 +120,9 @@ class RunPlan:
     trials: Sequence[Trial]
     lines: Sequence[str]
     recipe: Mapping[str, recipe.Choice]
-    of_rows: Mapping[str, dict]
+    row_facts: Mapping[str, dict]
 
-    def of_trial(self, trial: Trial) -> TrialPlan:
+    def trial_plan(self, trial: Trial) -> TrialPlan:
         """The plan of one of `trials`, or of one that repeats it."""
         tasks = self.folds[(trial.fold or 1) - 1]
         num_rows = sum(
@@ -172,12 +172,12 @@ def prepare(config: FinetuningConfig) -> RunPlan:
     data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
     if config.data.dev_fraction:
         data = _parts(config, data[0])
-    of_rows = {of.task.name: look_at(of, config.data) for of in data}
+    row_facts = {of.task.name: look_at(of, config.data) for of in data}
     folds = [data]
     if config.data.folds:
         folds = [[part] for part in _parts(config, data[0])]
     if config.weights_of_classes is not None:
-        folds = _weighted(config, data, folds, of_rows)
+        folds = _weighted(config, data, folds, row_facts)
     choices = recipe.choices(config, encoder.hidden_size)
     if config.data.max_seq_length < length:
         choices["max_seq_length"] = recipe.Choice(
@@ -186,7 +186,11 @@ def prepare(config: FinetuningConfig) -> RunPlan:
     optimizer = recipe.complete(
         config.optimizer, config.recipe, encoder.hidden_size
     )
-    config = dataclasses.replace(config, optimizer=optimizer)
+    data_config = dataclasses.replace(
+        config.data,
+        num_train_epochs=recipe.num_train_epochs(config, encoder.hidden_size),
+    )
+    config = dataclasses.replace(config, optimizer=optimizer, data=data_config)
     line = ", ".join(f"{name} {of}" for name, of in choices.items())
     origins = [task.origin for task in tasks if task.origin]
     plan = RunPlan(
@@ -196,9 +200,9 @@ def prepare(config: FinetuningConfig) -> RunPlan:
         make_trials(config),
         [f"recipe: {line}", *origins],
         choices,
-        of_rows,
+        row_facts,
     )
-    for trial in map(plan.of_trial, plan.trials):
+    for trial in map(plan.trial_plan, plan.trials):
         optimization.warn_of_schedule(
             trial.optimizer, trial.run.num_train_steps
         )
@@ -214,9 +218,10 @@ def _parts(config: FinetuningConfig, data: TaskData) -> list[TaskData]:
 def make_trials(config: FinetuningConfig) -> list[Trial]:
     """Every learning rate with every number of epochs, seed and fold."""
     rate = typing.cast(float, config.optimizer.learning_rate)
+    epochs = typing.cast(float, config.data.num_train_epochs)
     settings = itertools.product(
         config.learning_rates or (rate,),
-        config.num_train_epochs_options or (config.data.num_train_epochs,),
+        config.num_train_epochs_options or (epochs,),
         range(config.num_trials),
         range(1, config.data.folds + 1) if config.data.folds else (None,),
     )
@@ -230,7 +235,7 @@ def _weighted(
     config: FinetuningConfig,
     data: Sequence[TaskData],
     folds: Sequence[Sequence[TaskData]],
-    of_rows: dict[str, dict],
+    row_facts: dict[str, dict],
 ) -> list[list[TaskData]]:
     """The tasks of each fold, with the weights of classes in their rows."""
     given = config.weights_of_classes
@@ -238,7 +243,7 @@ def _weighted(
     for rows in data:
         task = rows.task
         _, weights = task.loss_weights(rows.examples["train"], given)
-        of_rows[task.name]["class_weights"] = weights
+        row_facts[task.name]["class_weights"] = weights
         # The rarest first.
         rarest = sorted(weights, key=lambda label: -weights[label])[:10]
         shown = ", ".join(f"{label!r} {weights[label]:.4g}" for label in rarest)
@@ -293,12 +298,11 @@ def look_at(data: TaskData, config: FinetuningDataConfig) -> dict:
                 f"{split}: {path} has {what}: its rows are predicted, and not "
                 "scored"
             )
-    task_data.warn_of_unknown_words(data)
-    task_data.warn_of_long_texts(data)
+    task_data.warn_of_unread(data)
     copies = task_data.copies(data, bool(config.folds))
-    for of_split in copies.values():
-        if "line" in of_split:
-            task.warn(of_split["line"])
+    for counts in copies.values():
+        if "line" in counts:
+            task.warn(counts["line"])
     return {"copies": copies} if copies else {}
 
 

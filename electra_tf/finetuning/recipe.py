@@ -22,8 +22,10 @@ PAPER = {
     "large": Rates(5e-5, 0.9),
 }
 
-# For encoders narrower than ELECTRA-Small, which learn little at its rate.
+# For encoders narrower than ELECTRA-Small, which learn little at its rate and
+# in as few epochs as it.
 TINY = Rates(2e-3, 0.8)
+_TINY_EPOCHS, _EPOCHS = 10.0, 3.0
 
 # Where a value is from. One that is the same as the default is called so,
 # whoever says it; a length that the checkpoint allows no longer is from there.
@@ -99,6 +101,14 @@ def complete(
     return dataclasses.replace(optimizer, **chosen)
 
 
+def num_train_epochs(config: FinetuningConfig, hidden_size: int) -> float:
+    """The epochs of a run, by the encoder's size where they are not given."""
+    if config.data.num_train_epochs is not None:
+        return config.data.num_train_epochs
+    is_by_size = config.recipe == "paper" and _is_tiny(hidden_size)
+    return _TINY_EPOCHS if is_by_size else _EPOCHS
+
+
 def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
     """What the models of a run learn with, and where each value is from.
 
@@ -128,6 +138,8 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
     optimizer = complete(config.optimizer, config.recipe, hidden_size)
     values = {name: getattr(optimizer, name) for name in _OF_OPTIMIZER}
     values |= {name: getattr(config.data, name) for name in _OF_DATA}
+    values["num_train_epochs"] = num_train_epochs(config, hidden_size)
+    defaults["num_train_epochs"] = _EPOCHS
     chosen = {}
     for name, value in values.items():
         if tried.get(name):
@@ -136,6 +148,10 @@ def choices(config: FinetuningConfig, hidden_size: int) -> dict[str, Choice]:
             source = "released code"
         elif name in Rates._fields and getattr(config.optimizer, name) is None:
             source = "size" if _is_tiny(hidden_size) else "paper"
+        elif name == "num_train_epochs" and (
+            value != _EPOCHS and config.data.num_train_epochs is None
+        ):
+            source = "size"
         else:
             source = "default" if value == defaults[name] else "given"
         chosen[name] = Choice(value, source)

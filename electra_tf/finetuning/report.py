@@ -265,10 +265,10 @@ def _calibration(rows: Sequence["Row"], kind: str, chart: str) -> Html:
         return fill(_BLOCKS["too_few"], least=_LEAST_TO_CALIBRATE)
     right, sure = 100 * np.array(pairs, np.float64).T
     # A probability on an edge is in the lower bin.
-    of_pairs = np.searchsorted(np.linspace(0, 100, 11)[1:-1], sure)
-    bins, counts = np.unique(of_pairs, return_counts=True)
+    places = np.searchsorted(np.linspace(0, 100, 11)[1:-1], sure)
+    bins, counts = np.unique(places, return_counts=True)
     sureness, shares = (
-        np.bincount(of_pairs, values)[bins] / counts for values in (sure, right)
+        np.bincount(places, values)[bins] / counts for values in (sure, right)
     )
     figure, axes = charts.new_figure(4.6, 3.4)
     axes.plot([0, 100], [0, 100], linewidth=1.4, **charts.STYLES["baseline"])

@@ -23,7 +23,7 @@ def summarize(
     parts: Sequence[Sequence[TaskData]],
     records: Sequence[dict],
     from_scratch: bool,
-    of_rows: Mapping[str, dict] | None = None,
+    row_facts: Mapping[str, dict] | None = None,
     best_on_dev: int | None = None,
 ) -> dict:
     """What results.json holds.
@@ -35,7 +35,7 @@ def summarize(
       parts: The sets of all tasks, for each fold; once without folds.
       records: Of `finetune.run_trial`, in order.
       from_scratch: Whether the encoder began with random weights.
-      of_rows: Task name -> what is said of its rows.
+      row_facts: Task name -> what is said of its rows.
       best_on_dev: The trial that was chosen before; None to choose it.
 
     Returns:
@@ -82,9 +82,9 @@ def summarize(
     summaries = {
         name: {"task": name, "main_metric": data.task.main_metric}
         | data.task.description()
-        | data.of_texts()
+        | data.text_options()
         | _num_rows(data, parts)
-        | (of_rows or {}).get(name, {})
+        | (row_facts or {}).get(name, {})
         | {"baseline": _baseline([part[i] for part in parts])}
         | _statistics(ranked[0], name)
         | _report(name, best)
@@ -95,8 +95,8 @@ def summarize(
         """What the only task has is at the top."""
         if len(tasks) > 1:
             return record
-        (of_task,) = record["tasks"].values()
-        return {k: v for k, v in record.items() if k != "tasks"} | of_task
+        (task_results,) = record["tasks"].values()
+        return {k: v for k, v in record.items() if k != "tasks"} | task_results
 
     summary = {
         "from_scratch": from_scratch,
@@ -121,9 +121,9 @@ def _num_rows(data: TaskData, parts: Sequence[Sequence[TaskData]]) -> dict:
 def _report(name: str, best: dict) -> dict:
     """Split -> what `tasks.reports` says of its rows and the best trial, and
     "trial", its number."""
-    of_splits = best["reports"].get(name, {})
+    by_split = best["reports"].get(name, {})
     number = {"trial": best["trial"]}
-    report = {split: number | of for split, of in of_splits.items()}
+    report = {split: number | of for split, of in by_split.items()}
     return {"report": report} if report else {}
 
 
@@ -132,8 +132,8 @@ def _by_split(records: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
     values: dict = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    for of_splits in records:
-        for split, scores in of_splits.items():
+    for by_split in records:
+        for split, scores in by_split.items():
             for metric, score in scores.items():
                 if score is not None:
                     values[split][metric].append(score)
@@ -146,7 +146,7 @@ def _statistics(records: Iterable[dict], task: str) -> dict:
     return {
         split: {
             f"{metric}_{name}": value
-            for metric, scores in of_split.items()
+            for metric, scores in split_scores.items()
             for name, value in (
                 ("mean", statistics.fmean(scores)),
                 ("median", statistics.median(scores)),
@@ -155,7 +155,7 @@ def _statistics(records: Iterable[dict], task: str) -> dict:
                 ("max", max(scores)),
             )
         }
-        for split, of_split in values.items()
+        for split, split_scores in values.items()
     }
 
 
@@ -163,17 +163,26 @@ def _baseline(parts: Sequence[TaskData]) -> dict:
     """Scores of a model that reads no text, means over the folds."""
     if any("train" not in data.examples for data in parts):
         return {"name": ""}
-    values = _by_split(
-        {
-            split: data.task.baseline_scores(
-                data.examples["train"], data.examples[split]
-            )
-            for split in data.examples
-            if split != "train" and split in data.labelled
-        }
+    baselines = [
+        data.task.baseline(
+            data.examples["train"],
+            {
+                split: rows
+                for split, rows in data.examples.items()
+                if split != "train" and split in data.labelled
+            },
+        )
         for data in parts
+    ]
+    name = baselines[0]["name"]
+    if parts[1:]:  # The answer of no single fold.
+        whole = parts[0].examples
+        rows = [*whole["train"], *whole["dev"]]
+        name = parts[0].task.baseline(rows, {})["name"]
+    values = _by_split(
+        {k: v for k, v in b.items() if k != "name"} for b in baselines
     )
-    return {"name": parts[0].task.baseline_name} | {
+    return {"name": name} | {
         split: {metric: statistics.fmean(of) for metric, of in scores.items()}
         for split, scores in values.items()
     }
@@ -277,8 +286,8 @@ def confusions(
     """
     wrong = (
         (count, true, predicted)
-        for true, of_true in zip(labels, counts, strict=True)
-        for predicted, count in zip(labels, of_true, strict=True)
+        for true, row in zip(labels, counts, strict=True)
+        for predicted, count in zip(labels, row, strict=True)
         if count and true != predicted
     )
     return sorted(wrong, key=lambda mistake: -mistake[0])
@@ -294,8 +303,8 @@ class ScoreTable(typing.NamedTuple):
 
 def score_table(results: dict, name: str) -> ScoreTable:
     """The scores of a task."""
-    of_task, trials = tasks_of(results)[name], results["trials"]
-    main = of_task["main_metric"]
+    task_results, trials = tasks_of(results)[name], results["trials"]
+    main = task_results["main_metric"]
     columns = [
         (split, metric)
         for split, scores in scores_of(trials[0], name).items()
@@ -331,16 +340,18 @@ def score_table(results: dict, name: str) -> ScoreTable:
         rows.append(row(label, scores_of(group, name), kind="_mean"))
     for kind in ("mean", "stdev", "median") if len(trials) > 1 else ():
         label = f"{kind} of the best on dev" if groups else kind
-        rows.append(row(label, of_task, kind=f"_{kind}"))
-    baseline = of_task["baseline"]
+        rows.append(row(label, task_results, kind=f"_{kind}"))
+    baseline = task_results["baseline"]
     if baseline["name"]:
         rows.append(row(baseline["name"], baseline))
-    num_rows = of_task["num_rows"]
+    num_rows = task_results["num_rows"]
     title = ", ".join(f"{count} rows of {s}" for s, count in num_rows.items())
     if "train" in num_rows:
         title = f"{num_rows['train']} training rows"
-    if "num_folds" in of_task:
-        title += f" in {of_task['num_folds']} folds, each of them scored once"
+    if "num_folds" in task_results:
+        title += (
+            f" in {task_results['num_folds']} folds, each of them scored once"
+        )
     if results["from_scratch"]:
         title += ", from random weights"
     return ScoreTable(f"{name}: {title}", header, rows)
@@ -356,13 +367,13 @@ def remarks(results: dict) -> list[str]:
     trials, best = results["trials"], results["best_on_dev"]
     lines = [
         f"{name}: {counts['line']}"
-        for name, of_task in tasks_of(results).items()
-        for split, counts in of_task.get("copies", {}).items()
+        for name, task_results in tasks_of(results).items()
+        for split, counts in task_results.get("copies", {}).items()
         if split != "train" and "line" in counts
     ]
-    for name, of_task in tasks_of(results).items():
-        metric, baseline = of_task["main_metric"], of_task["baseline"]
-        score = of_task.get("dev", {}).get(f"{metric}_mean")
+    for name, task_results in tasks_of(results).items():
+        metric, baseline = task_results["main_metric"], task_results["baseline"]
+        score = task_results.get("dev", {}).get(f"{metric}_mean")
         least = baseline.get("dev", {}).get(metric)
         if None not in (score, least) and score <= least:
             lines.append(

@@ -164,8 +164,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
     ):
         task.min_value, task.scale = head.unit
         task.max_value = head.options.get("max_value", sum(head.unit))
-    of_head = task_heads.head_tensors(tensors, head.task_name).items()
-    tensors |= {f"task_specific/{task.name}/{n}": value for n, value in of_head}
+    kept = task_heads.head_tensors(tensors, head.task_name).items()
+    tensors |= {f"task_specific/{task.name}/{n}": value for n, value in kept}
     checkpoint = dataclasses.replace(start.checkpoint, tensors=tensors)
     return dataclasses.replace(start, checkpoint=checkpoint)
 

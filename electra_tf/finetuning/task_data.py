@@ -22,8 +22,6 @@ from electra_tf.tasks.features import Features
 from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 
-# Tokens of a row without text, [CLS] and [SEP].
-_NUM_BARE = 2
 # Where an example comes from, and which one it is: not what it says.
 _NO_CONTENT = ("source", "eid")
 
@@ -91,9 +89,9 @@ class TaskData:
         }
         if reading := self.task.reading():
             about["reading"] = reading
-        return about | self.of_texts() | self.task.description()
+        return about | self.text_options() | self.task.description()
 
-    def of_texts(self) -> dict:
+    def text_options(self) -> dict:
         """What a model makes of a text, but for defaults; fit for JSON.
 
         Returns:
@@ -305,14 +303,15 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     if texts.get("train") is None or None in texts.values():
         return {}
     first: dict[tuple[str, ...], int] = {}
-    for row, of_row in enumerate(texts["train"] or ()):
-        first.setdefault(of_row, row)
+    for row, row_texts in enumerate(texts["train"] or ()):
+        first.setdefault(row_texts, row)
     counts: dict[str, dict] = {}
-    for split, of_split in texts.items():
+    for split, split_texts in texts.items():
         rows = [
             row
-            for row, of_row in enumerate(of_split or ())
-            if of_row in first and (split, row) != ("train", first[of_row])
+            for row, row_texts in enumerate(split_texts or ())
+            if row_texts in first
+            and (split, row) != ("train", first[row_texts])
         ]
         counts[split] = {"num_rows": len(rows)}
         if not rows:
@@ -332,52 +331,20 @@ def copies(data: TaskData, has_folds: bool = False) -> dict[str, dict]:
     return counts
 
 
-def warn_of_unknown_words(data: TaskData) -> None:
-    """Warns of rows of which the vocabulary knows less than half."""
+def warn_of_unread(data: TaskData) -> None:
+    """Warns of rows that say nothing to the model, and of cut texts."""
     if data.tokenizer is None:
         return
-    for split, features in data.features.items():
-        is_unknown = features["input_ids"] == data.tokenizer.unk_token_id
-        num_tokens = features["input_mask"].sum(axis=-1) - _NUM_BARE
-        if num := int((2 * is_unknown.sum(axis=-1) > num_tokens).sum()):
-            data.task.warn(
-                f"{split}: {num} of {len(num_tokens)} rows are [UNK] for the "
-                "most part: the vocabulary is one of other texts (--vocab_file)"
-            )
-
-
-def warn_of_long_texts(data: TaskData) -> None:
-    """Warns of texts that lose their end, and of those without a token."""
-    if not isinstance(data.task, text_tasks.TextTask) or not data.tokenizer:
-        return
-    most, advice = data.max_seq_length, "--long_texts=windows reads all"
+    longest, advice = data.max_seq_length, "--long_texts=windows reads all"
     if data.windows:
-        most = data.windows.most_tokens
+        longest = data.windows.most_tokens
         advice = "FinetuningDataConfig.max_windows reads more"
     for split, features in data.features.items():
-        num_tokens = features["input_mask"].sum(axis=-1)
-        lengths = _lengths_of_full_rows(data, split, num_tokens >= most)
-        what = f"of {data.num_rows[split]} texts have"
-        if num_bare := int((num_tokens <= _NUM_BARE).sum()):
-            data.task.warn(f"{split}: {num_bare} {what} no token")
-        if num_cut := int((lengths > most).sum()):
-            data.task.warn(
-                f"{split}: {num_cut} {what} more than {most} tokens (up to "
-                f"{max(lengths)}) and are cut; {advice}"
-            )
-
-
-def _lengths_of_full_rows(
-    data: TaskData, split: str, is_full: np.ndarray
-) -> np.ndarray:
-    """Tokens of the whole texts of the rows that may have been cut."""
-    assert data.tokenizer is not None
-    rows = [
-        data.examples[split][row] for row in np.flatnonzero(is_full).tolist()
-    ]
-    first, second = (
-        np.array([*map(len, features_lib.tokenize_all(texts, data.tokenizer))])
-        for texts in ([e.text_a for e in rows], [e.text_b or "" for e in rows])
-    )
-    # [CLS] and [SEP]; a second text brings another one if it has a token.
-    return 2 + first + second + (second > 0)
+        texts: Sequence = ()
+        if isinstance(data.task, text_tasks.TextTask):
+            rows = data.examples[split]
+            texts = [e.text_a for e in rows], [e.text_b for e in rows]
+        for line in features_lib.remarks(
+            features, data.tokenizer, texts, longest, advice
+        ):
+            data.task.warn(f"{split}: {line}")

@@ -7,7 +7,6 @@ Shapes: N rows, B batch, L length, C labels.
 """
 
 import dataclasses
-import itertools
 import os
 import tempfile
 import typing
@@ -216,30 +215,14 @@ class TaskModel(WholeModel):
             features = features_lib.text_features(
                 first, second, tokenizer, self.max_seq_length
             )
-        self._warn_of_cuts(rows, features)
+        for line in features_lib.remarks(
+            features, tokenizer, rows, self._longest, "see max_seq_length"
+        ):
+            errors.warn(line)
         if y is not None:
             targets = self.targets(y, name, len(first))
             features[f"{self.task_name}_{self.target_names[0]}"] = targets
         return features
-
-    def _warn_of_cuts(self, rows, features: features_lib.Features) -> None:
-        """Says how many texts, or pairs, the model does not read to the end."""
-        full = features["input_mask"].sum(axis=-1) == self._longest
-        lengths = [
-            self._num_tokens(itertools.compress(texts, full)) for texts in rows
-        ]
-        second = lengths[-1] if len(lengths) == 2 else np.zeros(1, int)
-        num_tokens = 2 + lengths[0] + second + (second > 0)
-        if num_cut := int((num_tokens > self._longest).sum()):
-            errors.warn(
-                f"{num_cut} of {len(rows[0])} texts have more than "
-                f"{self._longest} tokens and are cut: see max_seq_length"
-            )
-
-    def _num_tokens(self, texts) -> np.ndarray:
-        tokenizer = self.preprocessor.tokenizer
-        ids = features_lib.tokenize_all(list(texts), tokenizer)
-        return np.array([*map(len, ids)], int)
 
     def targets(self, y, name: str, num_rows: int) -> np.ndarray:
         """The labels of a column as numbers, [N, ...]."""

@@ -37,10 +37,10 @@ def original_spans(
         list(original_texts), tokenizer.do_lower_case, tokenizer.strip_accents
     ).to_list()
     spans = []
-    for token_text, original, of_text in zip(
+    for token_text, original, text_words in zip(
         token_texts, original_texts, words, strict=True
     ):
-        normalised = " ".join(word.decode("utf-8") for word in of_text)
+        normalised = " ".join(word.decode("utf-8") for word in text_words)
         spans.append(_original_span(token_text, original, normalised))
     return spans
 
@@ -99,13 +99,13 @@ def squad_v1_scores(
     """
     from official.nlp.tools import squad_evaluate_v1_1
 
-    found = squad_evaluate_v1_1.evaluate(
+    scores = squad_evaluate_v1_1.evaluate(
         _as_squad((question, true or [""]) for question, true in answers),
         predictions,
     )
     return {
-        "exact_match": 100.0 * found["exact_match"],
-        "f1": 100.0 * found["final_f1"],
+        "exact_match": 100.0 * scores["exact_match"],
+        "f1": 100.0 * scores["final_f1"],
     }
 
 
@@ -138,7 +138,7 @@ def squad_v2_scores(
     ranks = [*range(-num_below, 0), *range(2, 2 + len(odds) - num_below)]
     rank_of = dict(zip(odds, ranks, strict=True))
     odds_of = dict(zip(ranks, odds, strict=True)) | {0: 0.0}
-    found = squad_evaluate_v2_0.evaluate(
+    scores = squad_evaluate_v2_0.evaluate(
         _as_squad(answers.items()),
         predictions,
         {question: rank_of[value] for question, value in null_odds.items()},
@@ -147,7 +147,7 @@ def squad_v2_scores(
         name.replace("final_", "best_"): (
             odds_of[value] if name.endswith("_thresh") else value
         )
-        for name, value in found.items()
+        for name, value in scores.items()
         if not name.startswith("pr_")
     }
 

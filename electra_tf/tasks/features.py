@@ -7,12 +7,13 @@ several tasks fit into one batch.
 Shapes: N rows, B batch, L length.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.text import tokenization
+from electra_tf.text import tokenization, vocabulary
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 Features = dict[str, np.ndarray]
@@ -115,6 +116,57 @@ def tokenize_all(
         ids += tokenizer.tokenize(texts_tensor).to_list()
     ids_of = dict(zip(unique, ids, strict=True))
     return [ids_of[text] for text in texts]
+
+
+def remarks(
+    features: Features,
+    tokenizer: tokenization.FullTokenizer,
+    texts: Sequence[Sequence[str | None]] = (),
+    longest: int = 0,
+    advice: str = "",
+) -> Iterator[str]:
+    """What a model does not read of its rows, a line for each reason.
+
+    Args:
+      features: Of N rows.
+      tokenizer: What has split them.
+      texts: One or two columns of N texts, packed as by `text_features`;
+        nothing for rows of another kind.
+      longest: Tokens that a row of these may have.
+      advice: What to do where they have more.
+    """
+    num_tokens = features["input_mask"].sum(axis=-1)
+    share = f"of {len(num_tokens)} texts"
+    is_unknown = features["input_ids"] == tokenizer.unk_token_id
+    # A row without text has [CLS] and [SEP].
+    if num := int((2 * is_unknown.sum(axis=-1) > num_tokens - 2).sum()):
+        yield (
+            f"{num} of {len(num_tokens)} rows are [UNK] for the most part: the "
+            "vocabulary is one of other texts (vocab_file)"
+        )
+    if not texts:
+        return
+    if num := int((num_tokens <= 2).sum()):
+        yield f"{num} {share} have no token"
+    most = vocabulary.MAX_CHARS_PER_WORD
+    words = (w for texts_ in texts for t in texts_ for w in (t or "").split())
+    if num := sum(len(word) > most for word in words):
+        yield (
+            f"{num} words have more than {most} letters, and each becomes one "
+            "[UNK]: put spaces between what they are made of"
+        )
+    is_full = num_tokens >= longest
+    rows = [[t or "" for t in itertools.compress(x, is_full)] for x in texts]
+    ids = (tokenize_all(column, tokenizer) for column in rows)
+    lengths = [np.array([*map(len, column)], int) for column in ids]
+    whole = 2 + lengths[0]
+    for second in lengths[1:]:  # It brings another [SEP] if it has a token.
+        whole = whole + second + (second > 0)
+    if num := int((whole > longest).sum()):
+        yield (
+            f"{num} {share} have more than {longest} tokens (up to "
+            f"{max(whole)}) and are cut: {advice}"
+        )
 
 
 def pad_rows(

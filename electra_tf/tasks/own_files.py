@@ -217,19 +217,19 @@ class OwnFiles:
         flag = "" if is_test else "--label_column"
         label = table.find(self.label_column, flag)
         if is_test and label:
-            of_label = (values[label] for _, values in table.rows)
-            if all(value in _SECRET for value in of_label):
+            labels = (values[label] for _, values in table.rows)
+            if all(value in _SECRET for value in labels):
                 label = ""
         rows = []
         for number_, values in table.rows:
             where = f"{path!r}, row {number_}"
-            of_row = [tables.value_of(values[t], where) for t in texts]
-            if all(map(_words, of_row)):
+            row_texts = [tables.value_of(values[t], where) for t in texts]
+            if all(map(_words, row_texts)):
                 said = None
                 if label:
                     said = tables.value_of(values[label], where)
                     said = self._named(said, where)
-                rows.append(Row((path, number_), of_row, said))
+                rows.append(Row((path, number_), row_texts, said))
             elif not self.skip_empty_texts:
                 raise ValueError(
                     f"Expected a text. Received: an empty one in {where} "

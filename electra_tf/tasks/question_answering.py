@@ -225,10 +225,12 @@ class QuestionAnsweringTask(Task):
             question = question[: config.max_query_length]
             prefix = [cls, *question, sep]
             room = max_seq_length - len(prefix) - 1
-            of_words = [ids_of[word] for word in example.doc_tokens]
-            tokens = [token for of_word in of_words for token in of_word]
+            word_pieces = [ids_of[word] for word in example.doc_tokens]
+            tokens = [token for pieces in word_pieces for token in pieces]
             token_to_orig = [
-                index for index, of_word in enumerate(of_words) for _ in of_word
+                index
+                for index, pieces in enumerate(word_pieces)
+                for _ in pieces
             ]
             span = None
             if is_training and not example.is_impossible:
@@ -349,9 +351,9 @@ class QuestionAnsweringTask(Task):
         for row, window in enumerate(windows):
             windows_of[window.eid // passages.MAX_WINDOWS].append((row, window))
         # All sums in float32, as in the original.
-        of_null = outputs.get("answerable_logit")
+        null_scores = outputs.get("answerable_logit")
         if not config.answerable_classifier:
-            of_null = (
+            null_scores = (
                 outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
             )
         null_odds = {}
@@ -363,7 +365,7 @@ class QuestionAnsweringTask(Task):
                 span = self._best_span(outputs, row, window)
                 if span and (best is None or span[0] > best[0]):
                     best = (*span, window)
-                null_score = min(null_score, of_null[row])
+                null_score = min(null_score, null_scores[row])
             token_text = original_text = NO_SPAN
             scores: Sequence = (np.float32(0.0), np.float32(0.0))
             if best is not None:
@@ -448,22 +450,24 @@ class QuestionAnsweringTask(Task):
             return answers_lib.korquad_scores(answers, predictions.texts)
         return answers_lib.squad_v1_scores(answers, predictions.texts)
 
-    @property
-    def baseline_name(self):
-        return "no answer" if self.v2 else ""
-
-    def baseline_scores(self, train_examples, examples):
+    def baseline(self, train_examples, splits):
         if not self.v2:
-            return {}
-        answers = {self.example_id(e): e.answers for e in examples}
-        scores = answers_lib.squad_v2_scores(
-            answers,
-            dict.fromkeys(answers, ""),
-            dict.fromkeys(answers, 0.0),
-            self.config.qa_na_threshold,
-        )
-        # Without a score to compare with, there is no threshold to look for.
-        return {k: v for k, v in scores.items() if not k.startswith("best_")}
+            return {"name": ""}
+        baseline: dict = {"name": "no answer"}
+        for split, examples in splits.items():
+            answers = {self.example_id(e): e.answers for e in examples}
+            empty, odds = (
+                dict.fromkeys(answers, ""),
+                dict.fromkeys(answers, 0.0),
+            )
+            scores = answers_lib.squad_v2_scores(
+                answers, empty, odds, self.config.qa_na_threshold
+            )
+            # Without odds to compare, there is no threshold to look for.
+            baseline[split] = {
+                k: v for k, v in scores.items() if not k.startswith("best_")
+            }
+        return baseline
 
     def is_degenerate(self, outputs):
         """Whether no window has an answer: all begin at [CLS], or, in SQuAD

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 
-def of_classes(
+def class_report(
     labels: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> dict:
     """The report of rows with one label each.
@@ -34,10 +34,13 @@ def of_classes(
     """
     counts = np.zeros((len(labels), len(labels)), np.int64)
     np.add.at(counts, (true, predicted), 1)
-    return _of_confusion_matrix(labels, counts)
+    right, support, said = counts.diagonal(), counts.sum(1), counts.sum(0)
+    return _report(labels, right, support, said, support + said > 0) | {
+        "confusion_matrix": {"labels": list(labels), "counts": counts.tolist()}
+    }
 
 
-def of_decisions(
+def decision_report(
     labels: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> dict:
     """The report of rows with any number of labels.
@@ -52,7 +55,7 @@ def of_decisions(
     return _of_confusion_matrices(labels, counts)
 
 
-def of_spans(
+def span_report(
     true: Iterable[tuple[Hashable, str]],
     predicted: Iterable[tuple[Hashable, str]],
 ) -> dict:
@@ -71,14 +74,6 @@ def of_spans(
         cell = (int(span in wanted), int(span in answered))
         counts[(kinds.index(span[1]), *cell)] += 1
     return _of_confusion_matrices(kinds, counts)
-
-
-def _of_confusion_matrix(labels: Sequence[str], counts: np.ndarray) -> dict:
-    """The report of <int>[C, C], a row for each true label."""
-    right, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
-    return _report(labels, right, true, predicted, true + predicted > 0) | {
-        "confusion_matrix": {"labels": list(labels), "counts": counts.tolist()}
-    }
 
 
 def _of_confusion_matrices(labels: Sequence[str], counts: np.ndarray) -> dict:

@@ -268,11 +268,11 @@ class TaggingTask(Task):
         tokens = iter(self.word_tokens(words, tokenizer))
         rows, labels, positions = [], [], []
         for example in examples:
-            of_words = [next(tokens) for _ in example.words]
-            row, places = self.pack(of_words, tokenizer, max_seq_length)
+            word_pieces = [next(tokens) for _ in example.words]
+            row, places = self.pack(word_pieces, tokenizer, max_seq_length)
             tags: Iterable[str] = example.labels
             if not self.as_original:
-                has_tokens = itertools.compress(tags, of_words)
+                has_tokens = itertools.compress(tags, word_pieces)
                 pairs = zip(has_tokens, places, strict=False)
                 pairs = [pair for pair in pairs if pair[0] != NO_LABEL]
                 tags, places = zip(*pairs, strict=True) if pairs else ((), ())
@@ -319,8 +319,8 @@ class TaggingTask(Task):
             vocabulary.SEP_TOKEN.encode(): [tokenizer.sep_token_id],
         }
         ids_of = {
-            word: special.get(clean, of_word)
-            for word, clean, of_word in zip(unique, cleaned, ids, strict=True)
+            word: special.get(clean, pieces)
+            for word, clean, pieces in zip(unique, cleaned, ids, strict=True)
         }
         return [ids_of[word] for word in words]
 
@@ -409,10 +409,10 @@ class TaggingTask(Task):
             return [self._seen(outputs, n) for n in ("labels", "predictions")]
         true, predicted = [], []
         tags = self.predicted_tags(outputs, examples, tokenizer)
-        for example, of_row in zip(examples, tags, strict=True):
+        for example, row_tags in zip(examples, tags, strict=True):
             counted = [label != NO_LABEL for label in example.labels]
             true.append(list(itertools.compress(example.labels, counted)))
-            answers = itertools.compress(of_row, counted)
+            answers = itertools.compress(row_tags, counted)
             predicted.append([tag or OUTSIDE for tag in answers])
         return [true, predicted]
 
@@ -429,16 +429,16 @@ class TaggingTask(Task):
         total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
         loss = times * total_loss / max(1, int(_num_words(outputs).sum()))
         both = self._true_and_predicted(outputs, examples, tokenizer)
-        of_original = both
+        scored = both
         if self.as_original:
-            of_original = self._true_and_predicted(outputs, (), None)
+            scored = self._true_and_predicted(outputs, (), None)
         if self.is_token_level:
-            flat = (list(itertools.chain(*tags)) for tags in of_original)
+            flat = (list(itertools.chain(*tags)) for tags in scored)
             return {"accuracy": metrics.accuracy(*flat), "loss": loss}
         scores = _span_scores(both, strict_spans_of_tags)
         if self.as_original:
             by_seqeval = {"seqeval_f1": scores["f1"]}
-            scores = _span_scores(of_original, spans_of_tags) | by_seqeval
+            scores = _span_scores(scored, spans_of_tags) | by_seqeval
         return scores | {"loss": loss}
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
@@ -446,36 +446,30 @@ class TaggingTask(Task):
         both = self._true_and_predicted(outputs, examples, tokenizer)
         if not self.is_token_level:
             spans = (_spans(tags, strict_spans_of_tags) for tags in both)
-            return reports.of_spans(
+            return reports.span_report(
                 *([(place, place[1].kind) for place in of] for of in spans)
             )
         true, predicted = (list(itertools.chain(*tags)) for tags in both)
         labels = list(dict.fromkeys([*self.labels, *predicted]))
         ids = {label: i for i, label in enumerate(labels)}
-        return reports.of_classes(
+        return reports.class_report(
             labels,
             np.array([ids[tag] for tag in true]),
             np.array([ids[tag] for tag in predicted]),
         )
 
-    @property
-    def baseline_name(self):
-        if not self.is_token_level:
-            return f"{OUTSIDE} everywhere"
-        if "train" not in self.files:
-            return ""
-        labels = _labels_of(self.read_examples("train"))
-        return f"majority class {metrics.commonest(labels)!r}"
-
-    def baseline_scores(self, train_examples, examples):
+    def baseline(self, train_examples, splits):
         """The commonest tag for all words, or no span."""
         if not self.is_token_level:
-            # Without a span nothing is found.
-            nothing = metrics.precision_recall_f1(0, 0, 1)
-            return nothing | ({"seqeval_f1": 0.0} if self.as_original else {})
+            scores = metrics.precision_recall_f1(0, 0, 1)
+            scores |= {"seqeval_f1": 0.0} if self.as_original else {}
+            name = f"{OUTSIDE} everywhere"
+            return {"name": name} | dict.fromkeys(splits, scores)
         always = metrics.commonest(_labels_of(train_examples))
-        labels = np.array(_labels_of(examples))
-        return {"accuracy": metrics.accuracy(labels, always)}
+        return {"name": f"majority class {always!r}"} | {
+            split: {"accuracy": metrics.accuracy(_labels_of(rows), always)}
+            for split, rows in splits.items()
+        }
 
     def is_degenerate(self, outputs):
         mask = outputs["labels_mask"] > 0

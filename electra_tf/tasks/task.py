@@ -227,21 +227,20 @@ class Task(abc.ABC):
         """
         return None
 
-    @property
-    def baseline_name(self) -> str:
-        """Whose scores `baseline_scores` are, such as "majority class 'no'"."""
-        return ""
-
-    def baseline_scores(
-        self, train_examples: Sequence, examples: Sequence
-    ) -> dict[str, float]:
+    def baseline(
+        self, train_examples: Sequence, splits: Mapping[str, Sequence]
+    ) -> dict:
         """What a model that reads no text scores, without the loss.
 
         Args:
           train_examples: Tell the commonest label, or the mean.
-          examples: To be scored.
+          splits: Split -> examples to be scored.
+
+        Returns:
+          Split -> scores, and "name", such as "majority class 'no'"; an empty
+          name without a baseline.
         """
-        return {}
+        return {"name": ""}
 
     def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
         """Whether the model says the same of every row; see `scores`."""

@@ -101,26 +101,22 @@ class TextTask(Task):
     score_names: Sequence[str] = ()
 
     @abc.abstractmethod
-    def baseline(self, train_examples: Sequence[TextExample]) -> tuple:
+    def constant_answer(self, train_examples: Sequence[TextExample]) -> tuple:
         """What a head that reads no text says of every row: name and value."""
 
-    @property
-    def baseline_name(self):
-        if "train" not in self.splits():
-            return ""
-        return self.baseline(self.read_examples("train"))[0]
-
-    def baseline_scores(self, train_examples, examples):
-        _, always = self.baseline(train_examples)
-        ((name, values),) = self.label_features(examples).items()
-        outputs = {
-            name.removeprefix(f"{self.name}_"): values,
-            "predictions": np.full_like(values, always),
-            "loss": np.zeros(0),
-        }
-        scores = self.scores(outputs)
-        del scores["loss"]
-        return scores
+    def baseline(self, train_examples, splits):
+        name, always = self.constant_answer(train_examples)
+        baseline = {"name": name}
+        for split, examples in splits.items():
+            ((feature, values),) = self.label_features(examples).items()
+            outputs = {
+                feature.removeprefix(f"{self.name}_"): values,
+                "predictions": np.full_like(values, always),
+                "loss": np.zeros(0),
+            }
+            baseline[split] = self.scores(outputs)
+            del baseline[split]["loss"]
+        return baseline
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
@@ -209,10 +205,10 @@ class ClassificationTask(_LabelsTask):
         weights = dict.fromkeys(sorted(labels), 1.0)
         given = self._given(class_weights)
         weights |= _balanced(labels) if given is None else given
-        of_rows = np.array([weights[label] for label in labels], np.float32)
-        return of_rows, weights
+        row_weights = np.array([weights[label] for label in labels], np.float32)
+        return row_weights, weights
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         label = metrics.commonest(example.label for example in train_examples)
         return f"majority class {label!r}", self.labels.index(label)
 
@@ -227,7 +223,7 @@ class ClassificationTask(_LabelsTask):
         }
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        return reports.of_classes(
+        return reports.class_report(
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
@@ -300,7 +296,7 @@ class RegressionTask(TextTask):
             "loss": metrics.mean(outputs["loss"]),
         }
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         (targets,) = self.label_features(train_examples).values()
         mean = metrics.mean(targets)
         return f"mean {self.in_units_of_labels(mean):.3f}", mean
@@ -349,7 +345,7 @@ class MultiLabelTask(_LabelsTask):
         without it, the same sum; a given weight is that of rows with it."""
         given = self._given(class_weights)
         (wanted,) = self.label_features(examples).values()
-        of_rows = np.ones(wanted.shape, np.float32)
+        row_weights = np.ones(wanted.shape, np.float32)
         weights: dict[str, float] = {}
         for i, label in enumerate(self.labels):
             has_it = wanted[:, i].tolist()
@@ -358,9 +354,9 @@ class MultiLabelTask(_LabelsTask):
                 1: 1.0 if given is None else given.get(label, 1.0),
             }
             by_value |= _balanced(has_it) if given is None else {}
-            of_rows[:, i] = [by_value[value] for value in has_it]
+            row_weights[:, i] = [by_value[value] for value in has_it]
             weights[label] = by_value[1]
-        return of_rows, weights
+        return row_weights, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """F1 of all decisions and of each label, and whole rows that are right.
@@ -377,11 +373,11 @@ class MultiLabelTask(_LabelsTask):
         }
 
     def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        return reports.of_decisions(
+        return reports.decision_report(
             self.labels, outputs["label_ids"], outputs["predictions"]
         )
 
-    def baseline(self, train_examples):
+    def constant_answer(self, train_examples):
         commonest = metrics.commonest(
             tuple(sorted(e.labels)) for e in train_examples
         )
@@ -394,8 +390,8 @@ class MultiLabelTask(_LabelsTask):
         for predictions, row in zip(
             outputs["predictions"], probabilities, strict=True
         ):
-            found = [self.labels[i] for i in np.flatnonzero(predictions)]
-            yield task_head.LABEL_SEPARATOR.join(found), row
+            names = [self.labels[i] for i in np.flatnonzero(predictions)]
+            yield task_head.LABEL_SEPARATOR.join(names), row
 
 
 def _balanced(labels: Sequence) -> dict:

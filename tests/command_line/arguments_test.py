@@ -121,3 +121,18 @@ def test_a_warning_is_a_line_that_is_shown_once(capsys):
         "read: note: row 2 is left out",
         "read: note: row 3, too",
     ]
+
+
+def test_warnings_and_errors_name_flags(capsys):
+    def work():
+        errors.warn("RunConfig.seed is 1")
+        raise ValueError("RunConfig.seed is 2")
+
+    def in_flags(line):
+        return line.replace("RunConfig.seed", "--seed")
+
+    assert arguments.ended("tune", work, in_flags=in_flags) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "tune: note: --seed is 1",
+        "tune: error: --seed is 2",
+    ]

@@ -286,7 +286,7 @@ def test_evaluations_are_every_epoch_or_as_often_as_asked(folder):
 
     def eval_steps(**changes):
         plan = preparation.prepare(make_config(folder, "model", **changes))
-        return plan.of_trial(plan.trials[0]).run.eval_steps
+        return plan.trial_plan(plan.trials[0]).run.eval_steps
 
     assert eval_steps() == 3
     assert eval_steps(eval_steps=2) == 2

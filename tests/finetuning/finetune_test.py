@@ -307,7 +307,7 @@ def test_dropout_of_the_run_and_of_the_classifier_alone(pretrained, tmp_path):
     assert plan.start.encoder_config.hidden_dropout_prob == 0.3
     assert plan.start.encoder_config.attention_probs_dropout_prob == 0.3
     engine = finetune.make_engine(
-        plan.of_trial(plan.trials[0]), tf.distribute.get_strategy()
+        plan.trial_plan(plan.trials[0]), tf.distribute.get_strategy()
     )
     (head,) = engine.model.task_specific.heads
     assert head.dropout.rate == 0.2

@@ -148,7 +148,7 @@ def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     # With [CLS] and [SEP] 15, 16 and 17 tokens, and none but these two of
     # characters that are cleaned away; of one text most words are unknown.
     texts = [" ".join(["wc"] * n) for n in (13, 14, 15)] + ["\u200b", "\x7f"]
-    texts.append("zz yy wa")
+    texts.append("zz yy wa " + "a" * 201)
     rows = [(text, ("no", "yes")[i % 2]) for i, text in enumerate(texts)]
     path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
 
@@ -162,6 +162,7 @@ def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     assert "dev: 1 of 6 texts have more than 16 tokens (up to 17)" in lines
     assert "--long_texts=windows reads all" in lines
     assert "dev: 1 of 6 rows are [UNK] for the most part" in lines
+    assert "dev: 1 words have more than 200 letters" in lines
     assert "train: 256 of 256 texts have more than 24" in said(max_windows=2)
 
 
@@ -176,7 +177,7 @@ def test_pairs_that_are_cut_are_counted(tokenizer):
     found = task_data.TaskData(
         task, {"dev": examples}, features, frozenset(), tokenizer, 7
     )
-    (line,) = notices.of(task_data.warn_of_long_texts, found)
+    (line,) = notices.of(task_data.warn_of_unread, found)
     assert "dev: 1 of 3 texts have more than 7 tokens (up to 8)" in line
 
 

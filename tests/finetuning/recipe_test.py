@@ -76,7 +76,13 @@ def test_every_choice_has_its_source():
     grid = choices(config(learning_rates=(1e-4, 1e-3)))["learning_rate"]
     assert grid == ([1e-4, 1e-3], "given")
     assert str(grid) == "0.0001 or 0.001 (given)"
-    # Nothing but the rates is the recipe's.
+    # Three epochs are too few for an encoder narrower than ELECTRA-Small.
+    for size, epochs in ((64, (10.0, "size")), (256, (3.0, "default"))):
+        assert choices(config(), size)["num_train_epochs"] == epochs
+    given = config(data={"num_train_epochs": 3.0})
+    assert recipe.num_train_epochs(given, 64) == 3.0
+    assert recipe.num_train_epochs(config(recipe_name="released"), 64) == 3.0
+    # Nothing but rates and epochs is the recipe's.
     found = choices(config({"warmup_proportion": None}))
     assert found["warmup_proportion"] == (None, "given")
 

@@ -181,7 +181,7 @@ def test_the_baseline_of_folds_is_the_mean_over_them():
 
 
 def with_report(number, accuracy, true, predicted, **changes):
-    found = reports.of_classes(LABELS, np.array(true), np.array(predicted))
+    found = reports.class_report(LABELS, np.array(true), np.array(predicted))
     of_splits = {"letters": {"dev": found, "test": found}}
     return record(number, accuracy, reports=of_splits, **changes)
 
@@ -213,12 +213,13 @@ def test_format_results():
     found["from_scratch"] = True
     assert results.format_results(found).splitlines() == [
         "letters: 3 training rows, from random weights",
-        "           seed  dev accuracy",
-        "  trial 1     7         80.00",
-        "  trial 2     8         90.00",
-        "  mean                  85.00",
-        "  stdev                  7.07",
-        "  median                85.00",
+        "                        seed  dev accuracy",
+        "  trial 1                  7         80.00",
+        "  trial 2                  8         90.00",
+        "  mean                               85.00",
+        "  stdev                               7.07",
+        "  median                             85.00",
+        "  majority class 'yes'               50.00",
         "",
         "best on dev: trial 2, chosen on dev among 2, so its score there is "
         "optimistic",

@@ -331,3 +331,15 @@ def test_numbers_that_are_none_are_no_answer(exported, capsys, monkeypatch):
     said = capsys.readouterr()
     assert not said.out
     assert "Received: NaN in value" in said.err
+
+
+def test_texts_that_are_cut_are_counted(monkeypatch, capsys):
+    model = types.SimpleNamespace(
+        input_names=["text"],
+        predict=lambda rows: [{"truncated": row == [b"ab"]} for row in rows],
+    )
+    monkeypatch.setattr(predictor, "ExportedModel", lambda *args: model)
+    code = predict.main(["--saved-model=m", "--batch-size=2", "a", "ab", "c"])
+    said = capsys.readouterr()
+    assert (code, said.out.count("truncated")) == (0, 3)
+    assert "note: 1 of 3 texts were not read to their end" in said.err

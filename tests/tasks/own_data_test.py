@@ -68,8 +68,9 @@ def test_multi_label(write, tokenizer):
     examples = task.read_examples("train")
     features = task.features(examples, tokenizer, 8)
     assert features["own_label_ids"].tolist() == [[1, 1], [0, 0], [1, 1]]
-    assert task.baseline_name == "commonest labels 'x, y'"
-    assert task.baseline_scores(examples, examples) == {
+    baseline = task.baseline(examples, {"dev": examples})
+    assert baseline["name"] == "commonest labels 'x, y'"
+    assert baseline["dev"] == {
         "micro_f1": pytest.approx(80.0),  # Precision 4/6, recall 1.
         "macro_f1": pytest.approx(80.0),
         "exact_match": pytest.approx(200 / 3),

@@ -335,10 +335,12 @@ def test_what_a_run_asks_of_question_answering(squad, tmp_path, tokenizer):
     assert task.has_labels("dev")
     assert not task.has_labels("test")
     assert task.main_metric == "f1"
-    assert task.baseline_name == "no answer"
-    scores = task.baseline_scores([], dev)
+    baseline = task.baseline([], {"dev": dev})
+    scores = baseline["dev"]
     assert (scores["exact"], scores["NoAns_total"]) == (100.0, 1)
-    assert _task(tmp_path, v2=False).baseline_scores([], dev) == {}
+    assert baseline["name"] == "no answer"
+    none = _task(tmp_path, v2=False).baseline([], {"dev": dev})
+    assert none == {"name": ""}
     outputs = _outputs()
     header, rows = task.prediction_table(dev, outputs, tokenizer, 16)
     assert header == ["label", "prediction", "null_odds", "id", "question"]

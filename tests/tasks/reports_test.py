@@ -13,7 +13,7 @@ LABELS = ["accuracy", "macro avg", "red"]
 
 def test_rows_with_one_label():
     true, predicted = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 1])
-    found = reports.of_classes(LABELS, true, predicted)
+    found = reports.class_report(LABELS, true, predicted)
     third = 100 / 3
     assert found["classes"] == {
         "accuracy": {
@@ -37,17 +37,17 @@ def test_rows_with_one_label():
         "counts": [[2, 1, 0], [0, 1, 0], [0, 1, 0]],
     }
     # A label that does not occur is not in the means.
-    found = reports.of_classes(LABELS, np.array([0, 2]), np.array([0, 2]))
+    found = reports.class_report(LABELS, np.array([0, 2]), np.array([0, 2]))
     assert found["macro_f1"] == found["weighted_f1"] == 100.0
     assert found["classes"]["macro avg"]["support"] == 0
 
 
-@pytest.mark.parametrize("kind", ["classes", "decisions"])
+@pytest.mark.parametrize("kind", ["class", "decision"])
 def test_reports_are_scikit_learns(kind):
     random = np.random.default_rng(1)
-    shape, high = {"classes": (60, 3), "decisions": ((60, 3), 2)}[kind]
+    shape, high = {"class": (60, 3), "decision": ((60, 3), 2)}[kind]
     true, predicted = random.integers(0, high, (2, *np.atleast_1d(shape)))
-    make = getattr(reports, f"of_{kind}")
+    make = getattr(reports, f"{kind}_report")
     whole = make(LABELS, true, predicted)
     expected = sklearn.metrics.classification_report(
         true, predicted, output_dict=True, zero_division=0.0
@@ -79,7 +79,7 @@ def test_reports_of_spans_are_seqevals():
         ]
 
     both = spans(true), spans(predicted)
-    found = reports.of_spans(*both)
+    found = reports.span_report(*both)
     expected = seqeval.metrics.classification_report(
         true, predicted, output_dict=True, zero_division=0
     )

@@ -156,7 +156,8 @@ def test_words_that_no_model_saw_are_outside(tokenizer):
     report = task.report(outputs, [example], tokenizer)
     counts = [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     assert report["confusion_matrix"]["counts"] == counts
-    assert task.baseline_scores([example], [example])["accuracy"] == 50.0
+    baseline = task.baseline([example], {"dev": [example]})
+    assert baseline["dev"]["accuracy"] == 50.0
 
 
 def test_what_a_run_asks_of_a_tagging_task(write):
@@ -164,15 +165,15 @@ def test_what_a_run_asks_of_a_tagging_task(write):
     task = tagging.TaggingTask("ner", {"train": path}, as_original=False)
     assert task.splits() == ["train"]
     assert task.main_metric == "f1"
-    assert task.baseline_name == "O everywhere"
     train = task.read_examples("train")
-    assert task.baseline_scores(train, train)["f1"] == 0.0
+    baseline = task.baseline(train, {"dev": train})
+    assert (baseline["name"], baseline["dev"]["f1"]) == ("O everywhere", 0.0)
     words = tagging.TaggingTask("pos", {"train": path}, is_token_level=True)
     train = words.read_examples("train")
     assert words.main_metric == "accuracy"
-    assert words.baseline_name == "majority class 'B-NP'"
-    baseline = words.baseline_scores(train, train)["accuracy"]
-    assert baseline == pytest.approx(100 / 3)
+    baseline = words.baseline(train, {"dev": train})
+    assert baseline["name"] == "majority class 'B-NP'"
+    assert baseline["dev"]["accuracy"] == pytest.approx(100 / 3)
     outputs = {
         "labels_mask": np.array([[1.0, 1.0, 0.0]]),
         "predictions": np.array([[0, 0, 1]]),

@@ -140,11 +140,12 @@ def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
     assert task.main_metric == "accuracy"
     labels = ["entailment", "not_entailment"]
     assert task.description() == {"kind": "classification", "labels": labels}
-    assert task.baseline_name == "majority class 'not_entailment'"
     train, dev = task.read_examples("train"), task.read_examples("dev")
     # The only row of dev is of the other class.
     names = ("accuracy", "macro_f1", "weighted_f1")
-    assert task.baseline_scores(train, dev) == dict.fromkeys(names, 0)
+    baseline = task.baseline(train, {"dev": dev})
+    assert baseline["name"] == "majority class 'not_entailment'"
+    assert baseline["dev"] == dict.fromkeys(names, 0)
     assert task.is_degenerate({"predictions": np.array([1, 1])})
     assert not task.is_degenerate({"predictions": np.array([1, 0])})
     outputs = {"predictions": np.array([1]), "logits": np.log([[0.25, 0.75]])}
@@ -163,9 +164,10 @@ def test_what_a_run_asks_of_a_regression_task(write, tmp_path):
     assert task.splits() == ["train", "test"]
     assert not task.has_labels("test")
     assert task.main_metric == "spearman"
-    assert task.baseline_name == "mean 2.500"
     train = task.read_examples("train")
-    assert task.baseline_scores(train, train) == {
+    baseline = task.baseline(train, {"dev": train})
+    assert baseline["name"] == "mean 2.500"
+    assert baseline["dev"] == {
         "pearson": 0.0,
         "spearman": 0.0,
         "mse": pytest.approx(0.3**2),
