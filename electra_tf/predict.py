@@ -62,13 +62,6 @@ def make_parser() -> arguments.ArgumentParser:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    batches = text_lines.read_batches(
-        args.text, args.file, args.batch_size, takes_objects=True
-    )
-    # Imports TensorFlow: late, so that --help is quick.
-    from electra_tf.inference import predictor
-
-    model = predictor.ExportedModel(args.saved_model, args.outputs)
     is_json = args.input_format == "jsonl" or (
         args.input_format == "auto"
         and (args.file or "").lower().endswith(text_lines.OBJECTS)
@@ -77,18 +70,26 @@ def _predict(args: argparse.Namespace) -> None:
         args.format == "auto" and sys.stdout.isatty()
     )
     is_said = is_json or args.input_format == "text"
-    for number, batch in enumerate(batches):
+
+    def parse(number: int, line: text_lines.Line) -> list[bytes]:
         if not (is_said or number):  # The first line tells.
-            exchange.refuse_object(batch[0], model.input_names)
-        rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
-        for answer in model.predict(rows) if rows else ():
+            exchange.refuse_object(line, model.input_names)
+        return exchange.parse_line(line, model.input_names, is_json)
+
+    batches = text_lines.read_batches(
+        args.text, args.file, args.batch_size, parse
+    )
+    # Imports TensorFlow: late, so that --help is quick.
+    from electra_tf.inference import predictor
+
+    model = predictor.ExportedModel(args.saved_model, args.outputs)
+    for rows in batches:
+        for answer in model.predict(rows):
             if is_readable:
                 print(*exchange.as_lines(answer, model.input_names), sep="\n")
             else:
                 print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
-        if refusal:
-            raise refusal
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -122,21 +122,29 @@ class Checkpoint:
             )
         return self.vocabulary
 
-    def encoder_only(self) -> "Checkpoint":
-        """The discriminator's encoder and the vocabulary, and nothing else.
+    def required_sizes(self, source: str = "one") -> configs.EncoderConfig:
+        """Those of the discriminator's encoder.
 
         Raises:
           CheckpointError: If there is no discriminator.
         """
         if self.discriminator is None:
             raise errors.CheckpointError(
-                "Expected a checkpoint with a discriminator. Received: a "
-                "generator only"
+                "Expected a checkpoint with a discriminator. Received: "
+                f"{source}, with a generator only"
             )
+        return self.discriminator
+
+    def encoder_only(self) -> "Checkpoint":
+        """The discriminator's encoder and the vocabulary, and nothing else.
+
+        Raises:
+          CheckpointError: If there is no discriminator.
+        """
         tensors = self.tensors.items()
         return Checkpoint(
             {name: t for name, t in tensors if name.startswith("electra/")},
-            self.discriminator,
+            self.required_sizes(),
             vocabulary=self.vocabulary,
             max_seq_length=self.max_seq_length,
             unused=self.unused,

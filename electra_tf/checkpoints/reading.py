@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from electra_tf import errors
-from electra_tf.checkpoints import hub, task_heads
+from electra_tf.checkpoints import hub, sizes, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
 from electra_tf.model import electra, encoder, task_head
@@ -181,22 +181,35 @@ def _treated(
     vocab = dataclasses.replace(vocab, **asked)  # type: ignore[arg-type]
     if vocab.do_lower_case is not None:
         return vocab
-    for line in vocab.case_notes():
-        errors.warn(line)
+    lower = vocab.lower_cases()
+    errors.warn(
+        f"nothing says whether text is lower-cased: taken as {lower}, since "
+        f"the vocabulary has {'no ' if lower else ''}capitals (electra-tf "
+        "convert --do-lower-case says it)"
+    )
     return vocab.settled()
+
+
+class MaskedLm(typing.NamedTuple):
+    """A masked language model: its encoder, and the head on top."""
+
+    encoder: encoder.Encoder
+    head: electra.MaskedLmHead
 
 
 def load_model(
     path: str | os.PathLike,
     kind: str = "",
     checkpoint: Checkpoint | None = None,
-) -> encoder.Encoder | electra.Discriminator | FinetuningModel:
+) -> typing.Any:
     """The network of a checkpoint of any format, with its weights.
 
     Args:
       path: See `recognise`.
-      kind: "encoding", "detection" or "" for the most that there is: the
-        fine-tuned model, or the discriminator, or the encoder alone.
+      kind: "encoding" for an `encoder.Encoder`, "detection" for an
+        `electra.Discriminator`, "masked_lm" for a `MaskedLm`, or "" for the
+        most that there is of a discriminator: the `FinetuningModel`, or the
+        discriminator, or the encoder alone.
       checkpoint: What `read_checkpoint` has read there, if that was done.
 
     Raises:
@@ -205,16 +218,12 @@ def load_model(
     source = os.fspath(path)
     if checkpoint is None:
         checkpoint = read_checkpoint(path)
-    config, head = checkpoint.discriminator, checkpoint.head
-    if config is None:
-        raise CheckpointError(
-            "Expected a checkpoint with a discriminator. Received: "
-            f"{source}, with a generator only"
-        )
+    if kind == "masked_lm":
+        return _load_masked_lm(checkpoint, source)
+    config, head = checkpoint.required_sizes(source), checkpoint.head
     has_detector = (
         "discriminator_predictions/dense/kernel" in checkpoint.tensors
     )
-    network: typing.Any
     if kind == "":
         checkpoint.refuse_other_head(source)
     if head is not None and kind == "":
@@ -235,6 +244,26 @@ def load_model(
     variables = getattr(network, "keras_variables", network.variables)
     assign_all(checkpoint, variables, source, "the model")
     return network
+
+
+def _load_masked_lm(checkpoint: Checkpoint, source: str) -> MaskedLm:
+    scope = sizes.masked_lm_encoder(checkpoint.tensors)
+    config = checkpoint.encoders[typing.cast(str, scope)]
+    network = encoder.Encoder(config, scope)
+    network.build()
+    head = electra.MaskedLmHead(
+        config, network.embeddings, config.hidden_size, "generator_predictions"
+    )
+    head.build()
+    # Tables that a generator shares are the discriminator's.
+    tensors = sizes.with_own_tables(checkpoint.tensors)
+    assign_all(
+        dataclasses.replace(checkpoint, tensors=tensors),
+        [*network.variables, *head.variables],
+        source,
+        "the masked language model",
+    )
+    return MaskedLm(network, head)
 
 
 def assign(

@@ -37,9 +37,7 @@ def load_discriminator(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"
         )
-    model = reading.load_model(source, "detection", checkpoint)
-    assert isinstance(model, electra.Discriminator)
-    return model
+    return reading.load_model(source, "detection", checkpoint)
 
 
 class Detector:

@@ -13,14 +13,12 @@ It comes from one of two kinds of model:
 Shapes: B rows of a batch, L length.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -32,7 +30,7 @@ from electra_tf.inference.scored_text import (
     ScoredText,
     ScoredToken,
 )
-from electra_tf.model import electra, encoder, masking
+from electra_tf.model import electra, masking
 
 DESCRIPTIONS = {
     ONE_PASS: "one pass over a text, energies of Electric's discriminator",
@@ -89,60 +87,30 @@ def one_pass_log_probs(discriminator: electra.Discriminator) -> Callable:
     return log_probs
 
 
-def masked_log_probs(
-    checkpoint: Checkpoint, source: str
-) -> tuple[configs.EncoderConfig, Callable]:
-    """An encoder with the masked language model's head: its sizes, and a call.
-
-    Args:
-      checkpoint: Of a masked language model, or of an ELECTRA with its
-        generator.
-      source: Its path, for the error message.
+def masked_log_probs(masked_lm: reading.MaskedLm) -> Callable:
+    """A masked language model, asked for log p(x_t | all other tokens).
 
     Returns:
-      The sizes, and the function from `input_ids` <int32>[B, L] with [MASK] at
-      `positions`, `input_mask` <int32>[B, L], `positions` <int32>[B] and
-      `token_ids` <int32>[B] to <float32>[B], log p(token | all other tokens) of
-      these, in nats.
-
-    Raises:
-      CheckpointError: If a weight is missing.
+      From `input_ids` <int32>[B, L] with [MASK] at `positions`, `input_mask`
+      <int32>[B, L], `positions` <int32>[B] and `token_ids` <int32>[B] to
+      <float32>[B], log p(token | all other tokens) of these, in nats.
     """
-    scope = sizes.masked_lm_encoder(checkpoint.tensors)
-    assert scope is not None
-    config = checkpoint.encoders[scope]
-    network = encoder.Encoder(config, scope)
-    network.build()
-    head = electra.MaskedLmHead(
-        config, network.embeddings, config.hidden_size, "generator_predictions"
-    )
-    head.build()
-    # Tables that a generator shares are the discriminator's; its own stay.
-    shared = {
-        f"generator/{name.removeprefix('electra/')}": tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith("electra/embeddings/")
-    }
-    reading.assign_all(
-        dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors),
-        [*network.variables, *head.variables],
-        source,
-        "the masked language model",
-    )
 
     @tf.function(
         input_signature=[_TOKENS] * 2 + [_PER_ROW] * 2, autograph=False
     )
     def log_probs(input_ids, input_mask, positions, token_ids):
-        outputs = network(input_ids, input_mask, tf.zeros_like(input_ids))
+        segment_ids = tf.zeros_like(input_ids)
+        outputs = masked_lm.encoder(input_ids, input_mask, segment_ids)
         vectors = masking.gather_positions(
             outputs["sequence_output"], positions[:, tf.newaxis]
         )
+        logits = tf.cast(masked_lm.head(vectors)[:, 0], tf.float32)
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(
-            token_ids, tf.cast(head(vectors)[:, 0], tf.float32)
+            token_ids, logits
         )
 
-    return config, log_probs
+    return log_probs
 
 
 def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
@@ -193,14 +161,13 @@ class Scorer:
         self.method = _choose_method(checkpoint, path, method)
         self._vocab = self._tokenizer.vocab
         self._batch_size = batch_size
-        if self.method == ONE_PASS:
-            network = reading.load_model(path, "detection", checkpoint)
-            assert isinstance(network, electra.Discriminator)
-            config = network.encoder.config
-            self._log_probs = one_pass_log_probs(network)
-        else:
-            config, self._log_probs = masked_log_probs(checkpoint, path)
-        self.most_tokens = text_rows.longest_row(checkpoint, config) - 2
+        is_one_pass = self.method == ONE_PASS
+        kind = "detection" if is_one_pass else "masked_lm"
+        network = reading.load_model(path, kind, checkpoint)
+        ask = one_pass_log_probs if is_one_pass else masked_log_probs
+        self._log_probs = ask(network)
+        longest = text_rows.longest_row(checkpoint, network.encoder.config)
+        self.most_tokens = longest - 2
 
     def score(
         self,

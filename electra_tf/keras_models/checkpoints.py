@@ -6,7 +6,7 @@ import shutil
 import keras
 import numpy as np
 
-from electra_tf import configs, errors, files
+from electra_tf import errors, files
 from electra_tf.checkpoints import disentangled, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 
@@ -30,16 +30,6 @@ def read(source: Source) -> Checkpoint:
     if isinstance(source, Checkpoint):
         return source
     return reading.read_checkpoint(source)
-
-
-def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
-    """Those of the encoder; a generator alone is refused."""
-    if checkpoint.discriminator is None:
-        raise errors.CheckpointError(
-            "Expected a checkpoint with a discriminator. Received: "
-            f"{source}, with a generator only"
-        )
-    return checkpoint.discriminator
 
 
 def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:

@@ -79,8 +79,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     TOKENS_AT_ONCE = _TOKENS_AT_ONCE
 
     def __init__(self, source: Source):
-        config = source.question_answering
-        assert config is not None
+        config = source.head.question_answering
         self.config = config
         num_best = (
             config.beam_size if config.joint_prediction else config.n_best_size

@@ -133,8 +133,9 @@ def numbers(source: Source, outputs: Tensors) -> Tensors:
     if source.kind == "multi_label_classification":
         return {"scores": tf.sigmoid(outputs["logits"])}
     if source.kind == "regression":
-        value = outputs["predictions"] * source.scale + source.min_value
-        return {"value": value}
+        # In the unit of the labels, which training scales.
+        least, scale = source.head.unit
+        return {"value": outputs["predictions"] * scale + least}
     return outputs
 
 

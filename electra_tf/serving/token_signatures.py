@@ -201,7 +201,7 @@ class Tagger(signatures_lib.ServedModel):
         room = self._source.max_seq_length - 2
         tokenize = (
             self.tokenizer.tokenize_uncased
-            if self._source.lower_cases_words
+            if self._source.head.as_original
             else self.tokenizer.tokenize
         )
         tokens = tokenize(words.flat_values)
@@ -218,7 +218,10 @@ class Tagger(signatures_lib.ServedModel):
         kept = inputs.ranges(tokens.values, first, first + num_kept)
         features: Tensors = self.tokenizer.pack_inputs([kept], room + 2)
         # As in training, where it is unlike a text's.
-        features["segment_ids"] = features["input_mask"] * self._source.segment
+        head = self._source.head
+        features["segment_ids"] = (
+            features["input_mask"] * head.segment_of_words()
+        )
         probabilities = tf.nn.softmax(self._run(features)["logits"])
         has_label = fits & (num_tokens > 0)
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
@@ -230,8 +233,11 @@ class Tagger(signatures_lib.ServedModel):
         numbers, scores = (
             tf.gather(values, first_token, batch_dims=1) for values in of_tokens
         )
-        if self._source.inside:  # IOB1: B- is right behind one of its kind.
-            inside = tf.gather(self._source.inside, numbers)
+        if head.scheme == "IOB1" and head.labels:
+            # B- is right behind one of its kind, others are I-.
+            numbered = {label: i for i, label in enumerate(head.labels)}
+            i_labels = [numbered.get(f"I{x[1:]}", -1) for x in head.labels]
+            inside = tf.gather(i_labels, numbers)
             inside = tf.where(has_label, inside, -1)
             before = tf.pad(inside, [[0, 0], [1, 0]], constant_values=-1)
             is_first = (inside >= 0) & (inside != before[:, :-1])

@@ -95,17 +95,6 @@ class Vocabulary:
             if not (token.startswith("[") and token.endswith("]"))
         )
 
-    def case_notes(self) -> list[str]:
-        """What `lower_cases` had to take from the tokens, if anything."""
-        if self.do_lower_case is not None:
-            return []
-        lower = self.lower_cases()
-        return [
-            f"nothing says whether text is lower-cased: taken as {lower}, "
-            f"since the vocabulary has {'no ' if lower else ''}capitals "
-            "(electra-tf convert --do-lower-case says it)"
-        ]
-
     def settled(self) -> "Vocabulary":
         """The same, with `lower_cases` and `strips_accents` written down."""
         known = dataclasses.replace(self, do_lower_case=self.lower_cases())

@@ -104,7 +104,7 @@ def tagging_features(found, labels, sentences):
     task = tagging.TaggingTask(
         found.task_name, {}, as_original=False, labels=labels
     )
-    task.segment = found.segment
+    task.segment = found.head.segment_of_words()
     examples = [
         tagging.TaggingExample(i, words, (labels[0],) * len(words))
         for i, words in enumerate(sentences)
@@ -453,7 +453,7 @@ def test_a_length_that_training_cut_is_cut_again(load):
 def test_says_what_no_file_says(load):
     with notices.heard() as lines:
         found = load(with_head(models.finetuned("tagging", 4), segment=None))
-    assert (found.segment, found.metadata["segment"]) == (1, 1)
+    assert found.metadata["segment"] == 1
     assert "nothing says in which segment the tagger reads" in lines[0]
     (line,) = notices.of(load, models.finetuned())
     assert "taken as one (--pairs)" in line

@@ -97,11 +97,10 @@ def to_transformers(
     tensors: Mapping[str, np.ndarray], names: Iterable[str]
 ) -> dict[str, np.ndarray]:
     """Some of the original's tensors under their names there."""
+    # A generator without tables has a copy of the discriminator's there.
+    tensors = sizes.with_own_tables(tensors)
     return {
-        # A generator without tables has a copy of the discriminator's there.
-        renamed(name, TRANSFORMERS): transposed(
-            name, tensors[sizes.stored_name(tensors, name)]
-        )
+        renamed(name, TRANSFORMERS): transposed(name, tensors[name])
         for name in names
     }
 
