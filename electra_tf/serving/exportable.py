@@ -17,7 +17,7 @@ from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
 
 # Kinds of heads on one text or two.
-_TEXT_KINDS = ("classification", "multi_label_classification", "regression")
+TEXT_KINDS = ("classification", "multi_label_classification", "regression")
 
 # What others are is for the task, or the user, to say.
 _IS_PAIR = {
@@ -116,7 +116,11 @@ def load(
     checkpoint = reading.read_checkpoint(model_dir, vocab_file, do_lower_case)
     if kind == kinds.AUTO:
         checkpoint.refuse_other_head(model_dir)
-        kind = _kind_of(checkpoint)
+        kind = kinds.ENCODING
+        if "discriminator_predictions/dense/kernel" in checkpoint.tensors:
+            kind = kinds.DETECTION
+        if checkpoint.head is not None:
+            kind = checkpoint.head.kind
     encoder_sizes = checkpoint.required_sizes(model_dir)
     head = checkpoint.head
     if kind in kinds.TASK_KINDS and (head is None or head.kind != kind):
@@ -172,11 +176,11 @@ def load(
         vocab_file=os.path.join(vocab_dir, vocabulary.VOCAB_FILE),
         max_seq_length=length,
         head=head,
-        has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
+        has_pairs=is_pair and kind in (*TEXT_KINDS, kinds.ENCODING),
         windows=windows,
     )
     notes = []
-    if head and kind in _TEXT_KINDS and head.has_pairs is has_pairs is None:
+    if head and kind in TEXT_KINDS and head.has_pairs is has_pairs is None:
         notes.append(
             f"nothing says whether the head {head.task_name!r} takes one text "
             "or two: taken as one (--pairs)"
@@ -184,16 +188,6 @@ def load(
         errors.warn(notes[0])
     metadata = _metadata(source, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(source, metadata=metadata)
-
-
-def _kind_of(checkpoint: Checkpoint) -> str:
-    if checkpoint.head is not None:
-        return checkpoint.head.kind
-    has_head = any(
-        name.startswith("discriminator_predictions/")
-        for name in checkpoint.tensors
-    )
-    return kinds.DETECTION if has_head else kinds.ENCODING
 
 
 def _reads_pairs(
@@ -204,7 +198,7 @@ def _reads_pairs(
 ) -> bool:
     """Whether the input is two texts: as in training, or as is asked for."""
     trained = _IS_PAIR.get(kind)
-    if head is not None and kind in _TEXT_KINDS:
+    if head is not None and kind in TEXT_KINDS:
         trained = head.has_pairs
     if has_pairs is None:
         return bool(trained)

@@ -43,11 +43,9 @@ class Encoder(signatures_lib.ServedModel):
         }
 
     def signatures(self):
-        length = self._source.max_seq_length
-
-        def of_pairs(text, text_pair):
+        def answer_pairs(text, text_pair):
             packed, truncated = inputs.pack_and_compare(
-                self.tokenizer, length, text, text_pair
+                self.tokenizer, self._source.max_seq_length, text, text_pair
             )
             features = inputs.pad(packed, 2)
             return self._run(features) | {
@@ -55,28 +53,28 @@ class Encoder(signatures_lib.ServedModel):
                 signatures_lib.TRUNCATED: truncated,
             }
 
-        def of_texts(text):
-            text, cleaned = self.clean(text)
-            ids, starts, ends = self.tokenize_with_offsets(text)
-            features = inputs.pad(self.tokenizer.pack_inputs([ids], length), 2)
-
-            def beside_special(offsets):
-                dense = offsets[:, : length - 2].to_tensor(NO_OFFSET)
-                return tf.pad(
-                    dense, [[0, 0], [1, 1]], constant_values=NO_OFFSET
+        def answer_texts(text):
+            (_, *offsets), packed, said = self.pack_with_offsets(text)
+            features = inputs.pad(packed, 2)
+            # Beside those of [CLS] and [SEP].
+            starts, ends = (
+                tf.pad(
+                    x.to_tensor(NO_OFFSET),
+                    [[0, 0], [1, 1]],
+                    constant_values=NO_OFFSET,
                 )
-
+                for x in offsets
+            )
             return self._run(features) | {
                 "input_mask": features["input_mask"],
-                "starts": beside_special(starts),
-                "ends": beside_special(ends),
-                signatures_lib.TRUNCATED: ids.row_lengths() > length - 2,
-                **cleaned,
+                "starts": starts,
+                "ends": ends,
+                **said,
             }
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                of_pairs if self._source.has_pairs else of_texts,
+                answer_pairs if self._source.has_pairs else answer_texts,
                 *self.input_names,
             ),
             signatures_lib.TOKENS: self.token_signature(),
@@ -102,11 +100,7 @@ class Detector(signatures_lib.ServedModel):
 
     def signatures(self):
         def serving_default(text):
-            length = self._source.max_seq_length
-            text, cleaned = self.clean(text)
-            whole = self.tokenize_with_offsets(text)
-            ids, starts, ends = (x[:, : length - 2] for x in whole)
-            features = self.tokenizer.pack_inputs([ids], length)
+            (ids, starts, ends), features, said = self.pack_with_offsets(text)
             probabilities = self._run(features)["probabilities"]
             vocab = tf.constant(self.tokenizer.vocab)
             dense_starts = starts.to_tensor(NO_OFFSET)
@@ -122,8 +116,7 @@ class Detector(signatures_lib.ServedModel):
                 ),
                 "starts": dense_starts,
                 "ends": ends.to_tensor(NO_OFFSET),
-                signatures_lib.TRUNCATED: whole[0].row_lengths() > length - 2,
-                **cleaned,
+                **said,
             }
 
         return {

@@ -125,7 +125,8 @@ def test_answers_are_numbers():
     ):
         assert answer({"logits": logits}, kind=kind) == expected
     half = {"predictions": tf.constant([0.5])}
-    assert answer(half, kind="regression", scale=4.0, min_value=1.0) == [3.0]
+    head = types.SimpleNamespace(unit=(1.0, 4.0))
+    assert answer(half, kind="regression", head=head) == [3.0]
 
 
 @pytest.mark.dear

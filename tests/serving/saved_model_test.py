@@ -218,17 +218,6 @@ def assert_refused(match, model_dir, output, **options):
     assert not os.path.exists(output)
 
 
-def test_refuses_what_is_no_fine_tuned_model(tmp_path):
-    output = tmp_path / "exported"
-    assert_refused("^Expected a checkpoint: ", tmp_path / "model", output)
-    helpers.write_pretrained(tmp_path / "model")
-    assert_refused(
-        "with no fine-tuned head$",
-        *(tmp_path / "model", output),
-        kind="classification",
-    )
-
-
 @pytest.mark.parametrize("name", ["results.json", "model.json"])
 def test_refuses_an_unfinished_run(tmp_path, name):
     model_dir, _ = write_finetuned(tmp_path)

@@ -207,7 +207,7 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
 def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
     found, signatures = pairs
     monkeypatch.setattr(
-        saved_model.text_signatures.Classifier, "TOKENS_AT_ONCE", 3 * LENGTH
+        saved_model.text_signatures.TextModel, "TOKENS_AT_ONCE", 3 * LENGTH
     )
     in_parts = saved_model.make_served_model(found).signatures()
     request = {"text": strings(TEXTS * 5), "text_pair": strings(PAIRS * 5)}
