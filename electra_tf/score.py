@@ -16,7 +16,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from electra_tf.command_line import arguments, progress, text_lines
+from electra_tf.command_line import arguments, text_lines
 from electra_tf.command_line.text_lines import Line
 from electra_tf.inference import scored_text
 from electra_tf.inference.scored_text import ScoredText
@@ -93,9 +93,8 @@ def _score(args: argparse.Namespace) -> None:
 
     answers: Iterable[list[ScoredText]] = _answered(batches, score)
     if args.sort:
-        all_batches = list(batches)
-        total = sum(map(len, all_batches))
-        answers = [_sorted(map(score, all_batches), total)]
+        scores = [scored for batch in batches for scored in score(batch)]
+        answers = [scored_text.best_first(scores)]
     num_scored = num_cut = 0
     for batch in answers:
         for scored in batch:
@@ -124,19 +123,6 @@ def _answered(
                 yield score([line])
             raise
         yield scored
-
-
-def _sorted(
-    batches: Iterable[list[ScoredText]], total: int
-) -> list[ScoredText]:
-    """All texts, the best first; shows on a terminal how far it is."""
-    live = progress.Progress("scoring", total, "text", sys.stderr.isatty())
-    kept: list[ScoredText] = []
-    for batch in batches:
-        kept += batch
-        live.update(len(kept))
-    live.close()
-    return scored_text.best_first(kept)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

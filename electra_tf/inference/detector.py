@@ -4,7 +4,6 @@ What ELECTRA's discriminator was trained to say (arXiv:2003.10555, section 2),
 asked of texts that nobody has corrupted on purpose.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
 from electra_tf.model import electra
-from electra_tf.text import cleaning, tokenization
+from electra_tf.text import cleaning
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
@@ -69,11 +68,7 @@ class Detector:
         # Offsets are those of cleaned text, where text is cleaned.
         self._text_cleaning = self._tokenizer.text_cleaning
         if self._text_cleaning != "none":
-            self._tokenizer = tokenization.FullTokenizer(
-                dataclasses.replace(
-                    self._tokenizer.vocabulary, text_cleaning="none"
-                )
-            )
+            self._tokenizer = self._tokenizer.without_cleaning()
             errors.warn(
                 f"texts are cleaned first ({self._text_cleaning}): what is "
                 "judged, shown and counted in characters is the cleaned text"
@@ -104,8 +99,8 @@ class Detector:
         room = self.max_seq_length - 2
         windows = [
             (number, start)
-            for number, of_text in enumerate(tokens)
-            for start in window_starts(len(of_text.ids), room)
+            for number, row in enumerate(tokens)
+            for start in window_starts(len(row.ids), room)
         ]
         rows = [
             tokens[number].ids[start : start + room]
@@ -113,7 +108,7 @@ class Detector:
         ]
         judged = [[0.0] * len(x.ids) for x in tokens]
         most_context = [[-1] * len(x.ids) for x in tokens]
-        of_windows = text_rows.ask_of_tokens(
+        verdicts = text_rows.ask_of_tokens(
             lambda input_ids, input_mask: self._discriminator.probabilities(
                 input_ids, input_mask, np.zeros_like(input_ids)
             ),
@@ -122,7 +117,7 @@ class Detector:
             _BATCH_SIZE,
         )
         for (number, start), probabilities in zip(
-            windows, of_windows, strict=True
+            windows, verdicts, strict=True
         ):
             for i, probability in enumerate(probabilities):
                 context = min(i, len(probabilities) - 1 - i)
@@ -132,21 +127,9 @@ class Detector:
         vocab = self._tokenizer.vocab
         return [
             JudgedText(
-                text,
-                [
-                    JudgedToken(vocab[i], begin, end, probability)
-                    for i, begin, end, probability in zip(
-                        of_text.ids,
-                        of_text.begins,
-                        of_text.ends,
-                        probabilities,
-                        strict=True,
-                    )
-                ],
+                text, [JudgedToken(*t) for t in row.with_values(vocab, values)]
             )
-            for text, of_text, probabilities in zip(
-                texts, tokens, judged, strict=True
-            )
+            for text, row, values in zip(texts, tokens, judged, strict=True)
         ]
 
 

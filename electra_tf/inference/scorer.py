@@ -195,15 +195,15 @@ class Scorer:
         tokenized = text_rows.tokenize(
             self._tokenizer, texts, self.most_tokens, with_offsets
         )
-        for place, of_text in zip(places, tokenized, strict=True):
-            if of_text.num_left_out and not truncate:
+        for place, row in zip(places, tokenized, strict=True):
+            if row.num_left_out and not truncate:
                 raise ValueError(
                     f"{place}: expected at most {self.most_tokens} tokens, "
                     "as the model was trained with. Received: "
-                    f"{len(of_text.ids) + of_text.num_left_out} tokens (see "
+                    f"{len(row.ids) + row.num_left_out} tokens (see "
                     "--truncate)"
                 )
-        rows = [of_text.ids for of_text in tokenized]
+        rows = [row.ids for row in tokenized]
         if self.method == ONE_PASS:
             scores = text_rows.ask_of_tokens(
                 self._log_probs,
@@ -213,30 +213,24 @@ class Scorer:
             )
         else:
             scores = self._score_masked(rows)
-        for place, of_tokens in zip(places, scores, strict=True):
-            if not all(map(math.isfinite, of_tokens)):
+        for place, values in zip(places, scores, strict=True):
+            if not all(map(math.isfinite, values)):
                 raise ValueError(
                     f"{place}: expected finite scores. Received: "
-                    f"{sum(of_tokens)}, from a model with damaged weights"
+                    f"{sum(values)}, from a model with damaged weights"
                 )
         return [
             ScoredText(
                 text,
                 [
-                    ScoredToken(self._vocab[i], score, begin, end)
-                    for i, score, begin, end in zip(
-                        of_text.ids,
-                        of_tokens,
-                        of_text.begins,
-                        of_text.ends,
-                        strict=True,
+                    ScoredToken(token, score, begin, end)
+                    for token, begin, end, score in row.with_values(
+                        self._vocab, values
                     )
                 ],
-                of_text.num_left_out,
+                row.num_left_out,
             )
-            for text, of_text, of_tokens in zip(
-                texts, tokenized, scores, strict=True
-            )
+            for text, row, values in zip(texts, tokenized, scores, strict=True)
         ]
 
     def _score_masked(self, rows: list[list[int]]) -> list[list[float]]:

@@ -29,6 +29,11 @@ class TokenizedText(NamedTuple):
     ends: list
     num_left_out: int
 
+    def with_values(self, vocab: Sequence[str], values: Sequence[float]):
+        """Token, begin, end and value, of values in the order of `ids`."""
+        tokens = [vocab[i] for i in self.ids]
+        return zip(tokens, self.begins, self.ends, values, strict=True)
+
 
 def read_checkpoint(
     path: str, vocab_file: str | None, do_lower_case: bool | None = None
