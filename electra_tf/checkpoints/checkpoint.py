@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from electra_tf import configs, errors
+from electra_tf.checkpoints import task_heads
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary as vocabulary_lib
 
@@ -101,8 +102,7 @@ class Checkpoint:
 
     def warn_of_heads(self, source: str) -> None:
         """Warns where `head` is one of several."""
-        parts = [name.split("/") for name in self.tensors]
-        names = sorted({p[1] for p in parts if p[0] == "task_specific"})
+        names = task_heads.task_names(self.tensors)
         if self.head is not None and len(names) > 1:
             errors.warn(
                 f"{source}: of the heads for {', '.join(names)} only that for "

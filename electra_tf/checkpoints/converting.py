@@ -72,7 +72,10 @@ def convert(asked: Conversion) -> None:
             _compare("output", temporary, asked.output_format, as_written)
         if hasattr(writer, "write_card"):
             writer.write_card(checkpoint, temporary, asked.output, title)
-        _report(source, kept)
+        rest = {*source.tensors, *source.optimizer, *source.unused} - kept
+        for row, names in (("used", kept), ("unused", rest)):
+            listed = f": {summarize(names)}" if names else ""
+            print(f"  {row:14} {len(names)} tensors{listed}")
     if lost:
         errors.warn(f"the new format cannot hold: {', '.join(lost)}")
     print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
@@ -200,11 +203,3 @@ def _describe(checkpoint: Checkpoint) -> None:
         rows["vocabulary"] = f"{len(vocab.tokens)} tokens, {case}"
     for name, text in rows.items():
         print(f"  {name:14} {text}")
-
-
-def _report(source: Checkpoint, kept: set[str]) -> None:
-    """Says what travelled and what did not."""
-    rest = {*source.tensors, *source.optimizer, *source.unused} - kept
-    for title, names in (("used", kept), ("unused", rest)):
-        listed = f": {summarize(names)}" if names else ""
-        print(f"  {title:14} {len(names)} tensors{listed}")

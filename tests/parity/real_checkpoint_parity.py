@@ -95,7 +95,7 @@ class _RealCheckpoint:
             "info.json:vocab",
             *(f"{name}:{variable}" for variable in report.used),
         )
-        tensors = original.read_original_checkpoint(prefix)
+        tensors = original.open_by_name(prefix)
         optimizer = optimization.AdamWeightDecay(
             original_configs.optimizer_config(arguments),
             arguments["num_train_steps"],

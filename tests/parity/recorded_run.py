@@ -187,9 +187,7 @@ class RecordedRun:
         yield self._check_global_step(0, self._tensors(0))
 
     def _tensors(self, step: int) -> dict[str, np.ndarray]:
-        return original.read_original_checkpoint(
-            str(self.folder / f"model.ckpt-{step}")
-        )
+        return original.open_by_name(str(self.folder / f"model.ckpt-{step}"))
 
     def _check_global_step(self, step: int, tensors: dict) -> Check:
         return self.check(

@@ -6,6 +6,7 @@ classification has one layer more than the original's; see `_both_signs`.
 Shapes: C labels, D hidden.
 """
 
+import re
 import typing
 from collections.abc import Mapping
 
@@ -63,7 +64,9 @@ def read_head(
     if missing := set(names.values()) - set(rest):
         raise CheckpointError(f"{folder} lacks the tensor {min(missing)}")
     tensors = {n: transposed(n, rest[there]) for n, there in names.items()}
-    name = task_heads.task_name_of(config.get("finetuning_task"), kind)
+    name = str(config.get("finetuning_task"))
+    if name == "None" or not re.fullmatch(r"[A-Za-z0-9_.\-]+", name):
+        name = kind
     num_outputs = len(tensors["dense/bias"])
     expected = {"question_answering": 2, "regression": 1}.get(kind, num_outputs)
     if num_outputs != expected:

@@ -36,7 +36,7 @@ KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def kernel_at(path):
-    return original.read_original_checkpoint(str(path))["electra/kernel"]
+    return original.open_by_name(str(path))["electra/kernel"]
 
 
 def test_reads_what_tensorflow_1_wrote(tmp_path):
@@ -46,7 +46,7 @@ def test_reads_what_tensorflow_1_wrote(tmp_path):
     )
     for path in (prefix, prefix + ".index", tmp_path):
         np.testing.assert_array_equal(kernel_at(path), KERNEL)
-    tensors = original.read_original_checkpoint(prefix)
+    tensors = original.open_by_name(prefix)
     assert sorted(tensors) == ["electra/kernel", "global_step"]
 
 
