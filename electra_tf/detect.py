@@ -50,14 +50,14 @@ def _detect(args: argparse.Namespace) -> None:
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import detector
 
-    found = detector.Detector(
+    model = detector.Detector(
         args.checkpoint, args.vocab_file, args.do_lower_case
     )
     width = shutil.get_terminal_size().columns
     kept: list[judged_text.JudgedText] = []
     for batch in batches:
         texts = [text_lines.decode(line.content) for line in batch]
-        for judged in found.judge(texts):
+        for judged in model.judge(texts):
             if args.json:
                 print(judged_text.as_json(judged))
             else:

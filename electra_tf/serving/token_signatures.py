@@ -219,12 +219,12 @@ class Tagger(signatures_lib.ServedModel):
         has_label = fits & (num_tokens > 0)
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
         # Of L tokens, not of W words, which may be many more.
-        of_tokens = (
+        best = (
             tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             tf.reduce_max(probabilities, axis=-1),
         )
         numbers, scores = (
-            tf.gather(values, first_token, batch_dims=1) for values in of_tokens
+            tf.gather(values, first_token, batch_dims=1) for values in best
         )
         if head.scheme == "IOB1" and head.labels:
             # B- is right behind one of its kind, others are I-.

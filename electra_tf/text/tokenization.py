@@ -274,17 +274,17 @@ class FullTokenizer(tf.Module):
         first_byte = tf.repeat(before[:-1] - at_row, pieces.row_lengths())
         row_splits = tf.gather(pieces.row_splits, words.row_splits)
 
-        def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
+        def by_row(values: tf.Tensor) -> tf.RaggedTensor:
             return tf.RaggedTensor.from_row_splits(
                 values, row_splits, validate=False
             )
 
         first, last = _characters_of_bytes(
             self._bytes_of_characters(text),
-            of_rows(first_byte + tf.cast(starts.values, tf.int32)),
-            of_rows(first_byte + ends_in_word - 1),
+            by_row(first_byte + tf.cast(starts.values, tf.int32)),
+            by_row(first_byte + ends_in_word - 1),
         )
-        return of_rows(pieces.values), of_rows(first), of_rows(last + 1)
+        return by_row(pieces.values), by_row(first), by_row(last + 1)
 
     def _bytes_of_characters(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Bytes <int32>[B, (characters)] that each leaves in the words."""

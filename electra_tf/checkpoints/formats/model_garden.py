@@ -227,8 +227,8 @@ def forward(
     checkpoint = tf.train.Checkpoint(**{str(graph.encoder): encoder})
     status = checkpoint.read(graph.saved.prefix)
     status.expect_partial().assert_existing_objects_matched()
-    of_tokens = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
-    outputs = encoder(of_tokens, training=False)
+    features = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
+    outputs = encoder(features, training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 

@@ -76,13 +76,13 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         hparams = read_json(hparams_file)
     hparams = hparams or {}
     said = _encoder_settings(hparams, prefix)
-    of_generator = {
+    generator_says = {
         name: said[name]
         for name in sizes.NOT_IN_TENSORS
         if name in said and name != "num_attention_heads"
     }
     checkpoint = sizes.read_sizes(
-        tensors, prefix, {"electra": said, "generator": of_generator}
+        tensors, prefix, {"electra": said, "generator": generator_says}
     )
     if unused:
         errors.warn(f"{prefix}: nothing reads {summarize(unused)}")
