@@ -8,7 +8,6 @@ to its own. Nothing here knows a format.
 import collections
 import dataclasses
 import re
-import typing
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -17,20 +16,6 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import task_heads
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary as vocabulary_lib
-
-
-class LoadReport(typing.NamedTuple):
-    """What became of the tensors of a checkpoint.
-
-    Attributes:
-      used: Variables that were loaded.
-      unused: Tensors without a variable, such as optimizer slots.
-      missing: Variables without a tensor; they keep their values.
-    """
-
-    used: tuple[str, ...]
-    unused: tuple[str, ...]
-    missing: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,13 +77,6 @@ class Checkpoint:
         """The `hidden_act` of its networks, each once."""
         acts = (config.hidden_act for config in self.encoders.values())
         return tuple(dict.fromkeys(acts))
-
-    @property
-    def in_doubt(self) -> list[str]:
-        """Those of `assumed` that answers depend on, with their values."""
-        first = self.discriminator or self.generator
-        names = ("num_attention_heads", "hidden_act")
-        return [f"{n}={getattr(first, n)}" for n in names if n in self.assumed]
 
     def warn_of_heads(self, source: str) -> None:
         """Warns where `head` is one of several."""

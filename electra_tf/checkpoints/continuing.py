@@ -118,14 +118,14 @@ def _start_all(
     # A unigram generator draws by the run's own records.
     learned = [v for v in model.variables if v.name != "unigram_log_probs"]
     report = reading.assign(checkpoint, learned, path)
-    if not report.used:
+    if not report["used"]:
         raise errors.ConfigError(
             "PretrainingConfig.init_checkpoint must have variables of the "
-            f"model. Received: {path}, with {summarize(report.unused)}"
+            f"model. Received: {path}, with {summarize(report['unused'])}"
         )
     title = reading.TITLES[reading.recognise(local_path)]
     lines = [f"started from {path}: {title}"]
-    for part, names in report._asdict().items():
+    for part, names in report.items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {part:8} {len(names)}{listed}")
     _warn_of_others(config, vocab.tokens, checkpoint)
@@ -149,7 +149,7 @@ def _start_all(
         there = f" (the checkpoint's: {step})" if step else ""
         lines.append(f"  step     0{there}, the learning rate warms up again")
     _say(lines)
-    random = [name for name in report.missing if name.startswith("generator")]
+    random = [n for n in report["missing"] if n.startswith("generator")]
     is_frozen = config.model.generator_training == "frozen"
     if is_frozen and random and not config.init_generator_checkpoint:
         errors.warn(

@@ -12,22 +12,13 @@ import numpy as np
 
 from electra_tf import errors
 from electra_tf.checkpoints import hub, sizes, task_heads
-from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats import FORMATS
 from electra_tf.errors import CheckpointError
 from electra_tf.model import electra, encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.text import vocabulary
 
-# Name -> its module, imported when it is needed, and what it is called in
-# messages. A path is tried in this order: first those whose directories say
-# what they are.
-FORMATS = {
-    "electra_tf": ("electra_tf_format", "a model directory of electra_tf"),
-    "huggingface": ("huggingface", "a Hugging Face directory"),
-    "kerashub": ("kerashub", "a KerasHub preset"),
-    "original": ("original", "a TensorFlow 1 checkpoint of the original"),
-    "model_garden": ("model_garden", "a checkpoint of the Model Garden"),
-}
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
@@ -141,11 +132,13 @@ def read_checkpoint(
         errors.warn(
             f"{path}: {len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
         )
-    if checkpoint.in_doubt:
+    config = checkpoint.discriminator or checkpoint.generator
+    doubts = ("num_attention_heads", "hidden_act")  # Answers depend on them.
+    if names := [n for n in doubts if n in checkpoint.assumed]:
+        assumed = ", ".join(f"{n}={getattr(config, n)}" for n in names)
         errors.warn(
-            f"{path}: nothing beside the weights says it, so assumed: "
-            f"{', '.join(checkpoint.in_doubt)} (a file hparams.json beside a "
-            "checkpoint of the original says it)"
+            f"{path}: nothing beside the weights says it, so assumed: {assumed}"
+            " (a file hparams.json beside a checkpoint of the original says it)"
         )
     return checkpoint
 
@@ -224,6 +217,7 @@ def load_model(
     has_detector = (
         "discriminator_predictions/dense/kernel" in checkpoint.tensors
     )
+    network: typing.Any
     if kind == "":
         checkpoint.refuse_other_head(source)
     if head is not None and kind == "":
@@ -248,7 +242,11 @@ def load_model(
 
 def _load_masked_lm(checkpoint: Checkpoint, source: str) -> MaskedLm:
     scope = sizes.masked_lm_encoder(checkpoint.tensors)
-    config = checkpoint.encoders[typing.cast(str, scope)]
+    if scope is None or scope not in checkpoint.encoders:
+        raise CheckpointError(
+            f"Expected a masked language model. Received: {source}, without one"
+        )
+    config = checkpoint.encoders[scope]
     network = encoder.Encoder(config, scope)
     network.build()
     head = electra.MaskedLmHead(
@@ -268,13 +266,15 @@ def _load_masked_lm(checkpoint: Checkpoint, source: str) -> MaskedLm:
 
 def assign(
     checkpoint: Checkpoint, variables: Iterable[keras.Variable], source: str
-) -> LoadReport:
+) -> dict[str, list[str]]:
     """Assigns a checkpoint's weights to variables of the same names.
 
     Nothing is assigned unless everything that has a name in common fits.
 
     Returns:
-      The names that were used, unused and missing, sorted.
+      "used" -> the variables that were loaded, "unused" -> tensors without a
+      variable, such as optimizer slots, "missing" -> variables without a
+      tensor, which keep their values; sorted.
 
     Raises:
       CheckpointError: If the shape of a tensor is not that of its variable.
@@ -293,9 +293,7 @@ def assign(
     for name in used:
         by_name[name].assign(np.asarray(tensors[name]))
     unused, missing = tensors.keys() - by_name, by_name.keys() - tensors
-    return LoadReport(
-        tuple(used), tuple(sorted(unused)), tuple(sorted(missing))
-    )
+    return {"used": used, "unused": sorted(unused), "missing": sorted(missing)}
 
 
 def assign_all(

@@ -171,17 +171,6 @@ def compare(
     return differences
 
 
-def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
-    """A checkpoint whose networks have the `hidden_act` of another one's."""
-    changed = {}
-    for name in ("discriminator", "generator"):
-        config, there = getattr(checkpoint, name), getattr(other, name)
-        if config is not None and there is not None:
-            act = there.hidden_act
-            changed[name] = dataclasses.replace(config, hidden_act=act)
-    return dataclasses.replace(checkpoint, **changed)
-
-
 def unequal_tensors(
     written: Checkpoint, read_again: Checkpoint
 ) -> tuple[list[str], list[str]]:

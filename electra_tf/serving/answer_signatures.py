@@ -78,10 +78,6 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         super().__init__(source)
         self.input_names = ("question", "context")
 
-    def compute(self, features):
-        source = self._source
-        return dict(source.model(features)["task_outputs"][source.task_name])
-
     def signatures(self):
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(

@@ -43,9 +43,10 @@ class ServedModel(tf.Module, abc.ABC):
         self.input_names = ("text", "text_pair")[: 1 + source.has_pairs]
         self._run = inputs.in_parts(self.compute, self.TOKENS_AT_ONCE)
 
-    @abc.abstractmethod
     def compute(self, features: Tensors) -> Tensors:
-        """The model's outputs [B, ...] for `tokenization.ENCODER_FEATURES`."""
+        """The outputs [B, ...] for `ENCODER_FEATURES`: those of the head."""
+        source = self._source
+        return dict(source.model(features)["task_outputs"][source.task_name])
 
     @abc.abstractmethod
     def signatures(self) -> dict:

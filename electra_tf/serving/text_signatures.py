@@ -28,10 +28,6 @@ class TextModel(signatures_lib.ServedModel):
     fits into the model.
     """
 
-    def compute(self, features):
-        source = self._source
-        return source.model(features)["task_outputs"][source.task_name]
-
     def answer(self, outputs: Tensors) -> Tensors:
         """From the head's outputs to those of the signatures."""
         answer = signatures_lib.numbers(self._source, outputs)

@@ -142,16 +142,12 @@ class Tagger(signatures_lib.ServedModel):
     """
 
     def compute(self, features):
-        source = self._source
-        input_ids = features["input_ids"]
-        positions = tf.broadcast_to(
-            tf.range(tf.shape(input_ids)[1]), tf.shape(input_ids)
-        )
-        features = features | {
-            f"{source.task_name}_labeled_positions": positions
+        shape = tf.shape(features["input_ids"])
+        positions = tf.broadcast_to(tf.range(shape[1]), shape)
+        name = f"{self._source.task_name}_labeled_positions"
+        return {
+            "logits": super().compute(features | {name: positions})["logits"]
         }
-        outputs = source.model(features)["task_outputs"][source.task_name]
-        return {"logits": outputs["logits"]}
 
     def signatures(self):
         tag_words = inputs.concrete_function(
@@ -172,8 +168,10 @@ class Tagger(signatures_lib.ServedModel):
             return tag_words(tf.RaggedTensor.from_tensor(words))
 
         def answer_tokens(outputs):
-            scores = tf.nn.softmax(outputs["logits"])
-            return {"labels": self._names(scores), "scores": scores}
+            answer = signatures_lib.numbers(self._source, outputs)
+            best = tf.argmax(answer["scores"], axis=-1)
+            labels = tf.constant(self._source.labels)
+            return answer | {"labels": tf.gather(labels, best)}
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
@@ -184,10 +182,6 @@ class Tagger(signatures_lib.ServedModel):
             ),
             signatures_lib.TOKENS: self.token_signature(answer_tokens),
         }
-
-    def _names(self, scores: tf.Tensor) -> tf.Tensor:
-        labels = tf.constant(self._source.labels)
-        return tf.gather(labels, tf.argmax(scores, axis=-1))
 
     def _tag_words(self, words: tf.RaggedTensor) -> Tensors:
         """The outputs of the signature `words`."""

@@ -108,10 +108,7 @@ def count_words(
         words = split_into_words(
             tf.constant(lines, tf.string), do_lower_case, strip_accents
         )
-        unique, _, counts = tf.unique_with_counts(words.flat_values, tf.int64)
-        totals.update(
-            dict(zip(unique.numpy(), counts.numpy().tolist(), strict=True))
-        )
+        totals.update(words.flat_values.numpy().tolist())
     return collections.Counter(
         {word.decode("utf-8"): count for word, count in totals.items()}
     )

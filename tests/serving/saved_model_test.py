@@ -45,7 +45,6 @@ print(json.dumps({
     "outputs": sorted(call.structured_outputs),
     "all": ask(texts),
     "none": ask([]),
-    "each": [ask([text]) for text in texts],
 }, default=list))
 """
 
@@ -77,15 +76,6 @@ def test_answers_raw_text(answers):
     # Of no text there is an answer, too.
     assert answers["none"]["shapes"] == [[0], [0, 3]]
     assert answers["none"]["dtypes"] == ["string", "float32"]
-
-
-def test_an_answer_does_not_depend_on_the_batch(answers):
-    for text, one, scores in zip(
-        TEXTS, answers["each"], answers["all"]["scores"], strict=True
-    ):
-        np.testing.assert_allclose(
-            one["scores"], [scores], atol=1e-5, err_msg=repr(text)
-        )
 
 
 def test_answers_as_the_best_model(exported, answers):

@@ -94,6 +94,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
       CheckpointError: If it is not the preset of an ElectraBackbone, or is
         damaged.
     """
+    import keras_hub
+
     path = os.fspath(path)
     backbone = _load(path)
     try:
@@ -115,10 +117,18 @@ def read(path: str | os.PathLike) -> Checkpoint:
     gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
+    vocab = None
+    if os.path.exists(os.path.join(path, "tokenizer.json")):
+        with _in_one_line(path):
+            tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
+            tokens = tuple(tokenizer.get_vocabulary())
+            vocabulary.validate_vocab(tokens, path)
+        lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
+        vocab = Vocabulary(tokens, lower, strip)
     return Checkpoint(
         tensors,
         discriminator=config,
-        vocabulary=_read_vocabulary(path),
+        vocabulary=vocab,
         unused=tuple(unused),
         assumed=("initializer_range",),
     )
@@ -226,17 +236,3 @@ def _load(path: str):
             path, dtype="float32"
         )
     return backbone
-
-
-def _read_vocabulary(path: str) -> Vocabulary | None:
-    """The vocabulary, if there is one."""
-    import keras_hub
-
-    if not os.path.exists(os.path.join(path, "tokenizer.json")):
-        return None
-    with _in_one_line(path):
-        tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
-        tokens = tuple(tokenizer.get_vocabulary())
-        vocabulary.validate_vocab(tokens, path)
-    lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
-    return Vocabulary(tokens, lower, strip)

@@ -99,16 +99,6 @@ def written(tmp_path):
     return tmp_path, checkpoint
 
 
-def test_names_and_types_are_those_of_the_original(written):
-    folder, checkpoint = written
-    reader = tf.train.load_checkpoint(str(folder / "model.ckpt-7"))
-    types = reader.get_variable_to_dtype_map()
-    assert types.pop("global_step") == tf.int64
-    assert set(types) == set(checkpoint.tensors) | set(checkpoint.optimizer)
-    assert set(types.values()) == {tf.float32}
-    assert tf.train.latest_checkpoint(str(folder)).endswith("model.ckpt-7")
-
-
 def test_a_saver_of_tensorflow_1_restores_it(written):
     folder, checkpoint = written
     name = "electra/embeddings/word_embeddings"
