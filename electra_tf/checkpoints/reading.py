@@ -183,6 +183,15 @@ def _treated(
     return vocab.settled()
 
 
+def is_electric(checkpoint: Checkpoint) -> bool:
+    """Whether a discriminator adds its generator's verdict.
+
+    Where nothing says it, two towers are Electric's, which came with them.
+    """
+    has_towers = sizes.has_towers(checkpoint.tensors)
+    return has_towers and checkpoint.is_electric is not False
+
+
 class MaskedLm(typing.NamedTuple):
     """A masked language model: its encoder, and the head on top."""
 
@@ -200,9 +209,10 @@ def load_model(
     Args:
       path: See `recognise`.
       kind: "encoding" for an `encoder.Encoder`, "detection" for an
-        `electra.Discriminator`, "masked_lm" for a `MaskedLm`, or "" for the
-        most that there is of a discriminator: the `FinetuningModel`, or the
-        discriminator, or the encoder alone.
+        `electra.Discriminator` that judges tokens, "energies" for Electric's,
+        "masked_lm" for a `MaskedLm`, or "" for the most that there is of a
+        discriminator: the `FinetuningModel`, or the discriminator, or the
+        encoder alone.
       checkpoint: What `read_checkpoint` has read there, if that was done.
 
     Raises:
@@ -220,11 +230,16 @@ def load_model(
     network: typing.Any
     if kind == "":
         checkpoint.refuse_other_head(source)
+    if kind == "detection" and is_electric(checkpoint):
+        raise CheckpointError(
+            "Expected a discriminator that judges tokens by itself. Received: "
+            f"{source}, Electric, which adds its generator's verdict"
+        )
     if head is not None and kind == "":
         network = FinetuningModel(config, [task_head.make_head(head, config)])
     elif has_detector and kind != "encoding":
         network = electra.Discriminator(config)
-    elif kind != "detection":
+    elif kind in ("", "encoding"):
         network = encoder.Encoder(config, "electra")
         network.build()
     else:

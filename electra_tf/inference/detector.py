@@ -11,32 +11,12 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
-from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
-from electra_tf.model import electra
-from electra_tf.text import cleaning
+from electra_tf.text import cleaning, tokenization
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
-
-
-def load_discriminator(
-    checkpoint: Checkpoint, source: str
-) -> electra.Discriminator:
-    """The discriminator of a pre-trained checkpoint, with its weights.
-
-    Raises:
-      CheckpointError: If there is no discriminator, or no head of it, or if
-        it is Electric's, whose probabilities need the generator.
-    """
-    if text_rows.is_electric(checkpoint):
-        raise CheckpointError(
-            "Expected a discriminator that judges tokens by itself. Received: "
-            f"{source}, Electric, which adds its generator's verdict"
-        )
-    return reading.load_model(source, "detection", checkpoint)
 
 
 class Detector:
@@ -62,9 +42,9 @@ class Detector:
         vocab_file: str | None = None,
         do_lower_case: bool | None = None,
     ):
-        checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file, do_lower_case
-        )
+        checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
+        vocab = checkpoint.required_vocabulary(path)
+        self._tokenizer = tokenization.FullTokenizer(vocab)
         # Offsets are those of cleaned text, where text is cleaned.
         self._text_cleaning = self._tokenizer.text_cleaning
         if self._text_cleaning != "none":
@@ -73,7 +53,7 @@ class Detector:
                 f"texts are cleaned first ({self._text_cleaning}): what is "
                 "judged, shown and counted in characters is the cleaned text"
             )
-        self._discriminator = load_discriminator(checkpoint, path)
+        self._discriminator = reading.load_model(path, "detection", checkpoint)
         self.max_seq_length = text_rows.longest_row(
             checkpoint, self._discriminator.encoder.config
         )

@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.checkpoints import reading, sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.scored_text import (
@@ -31,6 +30,7 @@ from electra_tf.inference.scored_text import (
     ScoredToken,
 )
 from electra_tf.model import electra, masking
+from electra_tf.text import tokenization
 
 DESCRIPTIONS = {
     ONE_PASS: "one pass over a text, energies of Electric's discriminator",
@@ -113,19 +113,6 @@ def masked_log_probs(masked_lm: reading.MaskedLm) -> Callable:
     return log_probs
 
 
-def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
-    """ONE_PASS or MASKED, whichever of `METHODS` was asked for."""
-    if method != MASKED and text_rows.is_electric(checkpoint):
-        return ONE_PASS
-    is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
-    if method != ONE_PASS and is_masked_lm:
-        return MASKED
-    raise CheckpointError(
-        "Expected Electric or a masked language model, such as a generator, as "
-        f"the method {method} asks. Received: {source}"
-    )
-
-
 class Scorer:
     """A pre-trained checkpoint that scores texts.
 
@@ -155,14 +142,23 @@ class Scorer:
         batch_size: int = 32,
         do_lower_case: bool | None = None,
     ):
-        checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file, do_lower_case
-        )
-        self.method = _choose_method(checkpoint, path, method)
+        checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
+        vocab = checkpoint.required_vocabulary(path)
+        self._tokenizer = tokenization.FullTokenizer(vocab)
+        is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
+        if method != MASKED and reading.is_electric(checkpoint):
+            self.method = ONE_PASS
+        elif method != ONE_PASS and is_masked_lm:
+            self.method = MASKED
+        else:
+            raise CheckpointError(
+                "Expected Electric or a masked language model, such as a "
+                f"generator, as the method {method} asks. Received: {path}"
+            )
         self._vocab = self._tokenizer.vocab
         self._batch_size = batch_size
         is_one_pass = self.method == ONE_PASS
-        kind = "detection" if is_one_pass else "masked_lm"
+        kind = "energies" if is_one_pass else "masked_lm"
         network = reading.load_model(path, kind, checkpoint)
         ask = one_pass_log_probs if is_one_pass else masked_log_probs
         self._log_probs = ask(network)

@@ -105,7 +105,19 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         query = ids[:num_questions, : self.max_query_length]
         passage = ids[num_questions:]
         windows = self._windows(query, passage)
-        outputs = self._run(self._features(windows, query, passage))
+        # [CLS] question [SEP] part [SEP] for each window.
+        first = tf.gather(
+            tf.cast(passage.row_starts(), tf.int32), windows.question
+        )
+        part = inputs.ranges(
+            passage.flat_values, first + windows.start, first + windows.end
+        )
+        outputs = self._run(
+            self.tokenizer.pack_inputs(
+                [tf.gather(query, windows.question), part],
+                self._source.max_seq_length,
+            )
+        )
         offsets = [x[num_questions:] for x in offsets]
         return self._answers(windows, outputs, context, offsets) | cleaned
 
@@ -138,19 +150,6 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             room=room,
             num_tokens=num_tokens,
             truncated=truncated,
-        )
-
-    def _features(self, windows: _Windows, query, passage) -> Tensors:
-        """`[CLS] question [SEP] part [SEP]` for each window."""
-        first = tf.gather(
-            tf.cast(passage.row_starts(), tf.int32), windows.question
-        )
-        part = inputs.ranges(
-            passage.flat_values, first + windows.start, first + windows.end
-        )
-        return self.tokenizer.pack_inputs(
-            [tf.gather(query, windows.question), part],
-            self._source.max_seq_length,
         )
 
     def _candidates(self, windows: _Windows, outputs: Tensors):

@@ -9,7 +9,6 @@ import keras
 from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.inference import detector
 from electra_tf.model import encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
@@ -164,11 +163,9 @@ def load(
             "Expected an encoder with a segment for each of two texts. "
             f"Received: {model_dir}, with type_vocab_size={num_segments}"
         )
-    if kind == kinds.DETECTION:
-        model = detector.load_discriminator(checkpoint, model_dir)
-    else:
-        part = kind if kind == kinds.ENCODING else ""
-        model = reading.load_model(model_dir, part, checkpoint)
+    part = "detection" if kind == kinds.DETECTION else kind
+    part = "" if kind in kinds.TASK_KINDS else part
+    model = reading.load_model(model_dir, part, checkpoint)
     source = Source(
         kind=kind,
         model=model,
