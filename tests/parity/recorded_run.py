@@ -186,7 +186,8 @@ class RecordedRun:
         yield self._check_global_step(0, self._tensors(0))
 
     def _tensors(self, step: int) -> dict[str, np.ndarray]:
-        return original.open_by_name(str(self.folder / f"model.ckpt-{step}"))
+        prefix = str(self.folder / f"model.ckpt-{step}")
+        return dict(original.open_by_name(prefix))
 
     def _check_global_step(self, step: int, tensors: dict) -> Check:
         return self.check(
