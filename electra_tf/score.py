@@ -93,7 +93,8 @@ def _score(args: argparse.Namespace) -> None:
 
     answers: Iterable[list[ScoredText]] = _answered(batches, score)
     if args.sort:
-        scores = [scored for batch in batches for scored in score(batch)]
+        read = list(batches)  # All: a line that is refused ends it at once.
+        scores = [scored for batch in read for scored in score(batch)]
         answers = [scored_text.best_first(scores)]
     num_scored = num_cut = 0
     for batch in answers:
