@@ -25,13 +25,6 @@ from electra_tf.inference import exchange
 
 
 def _predict(args: argparse.Namespace) -> None:
-    batches = text_lines.read_batches(
-        args.text, args.file, args.batch_size, takes_objects=True
-    )
-    # Imports TensorFlow: late, so that --help is quick.
-    from electra_tf.inference import predictor
-
-    model = predictor.ExportedModel(args.saved_model, args.outputs)
     is_json = args.input_format == "jsonl" or (
         args.input_format == "auto"
         and (args.file or "").lower().endswith(text_lines.OBJECTS)
@@ -40,21 +33,29 @@ def _predict(args: argparse.Namespace) -> None:
         args.format == "auto" and sys.stdout.isatty()
     )
     is_said = is_json or args.input_format == "text"
-    num_texts = num_cut = 0
-    for number, batch in enumerate(batches):
+
+    def parse(number: int, line: text_lines.Line) -> list[bytes]:
         if not (is_said or number):  # The first line tells.
-            exchange.refuse_object(batch[0], model.input_names)
-        rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
+            exchange.refuse_object(line, model.input_names)
+        return exchange.parse_line(line, model.input_names, is_json)
+
+    batches = text_lines.read_batches(
+        args.text, args.file, args.batch_size, parse
+    )
+    # Imports TensorFlow: late, so that --help is quick.
+    from electra_tf.inference import predictor
+
+    model = predictor.ExportedModel(args.saved_model, args.outputs)
+    num_texts = num_cut = 0
+    for rows in batches:
         num_texts += len(rows)
-        for answer in model.predict(rows) if rows else ():
+        for answer in model.predict(rows):
             num_cut += bool(answer.get("truncated"))
             if is_readable:
                 print(*exchange.as_lines(answer, model.input_names), sep="\n")
             else:
                 print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
-        if refusal:
-            raise refusal
     if num_cut:
         errors.warn(
             f"{num_cut} of {num_texts} texts were not read to their end: see "

@@ -256,7 +256,7 @@ def load_original(prefix: str, variables):
     from electra_tf.checkpoints.checkpoint import Checkpoint
     from electra_tf.checkpoints.formats import original
 
-    tensors = original.read_original_checkpoint(prefix)
+    tensors = original.open_by_name(prefix)
     return reading.assign(Checkpoint(tensors), variables, prefix)
 
 

@@ -21,15 +21,8 @@ import argparse
 import sys
 
 from electra_tf import files
+from electra_tf.checkpoints.formats import FORMATS
 from electra_tf.command_line import arguments
-
-OUTPUT_FORMATS = (
-    "original",
-    "huggingface",
-    "kerashub",
-    "electra_tf",
-    "model_garden",
-)
 
 
 def main(argv=None) -> int:
@@ -40,7 +33,7 @@ def main(argv=None) -> int:
     add = parser.add_argument
     add("--input", required=True, help="the checkpoint, of any format")
     add("--output", required=True, help="a folder that is new or empty")
-    add("--output-format", required=True, choices=OUTPUT_FORMATS)
+    add("--output-format", required=True, choices=tuple(FORMATS))
     arguments.add_vocabulary(parser)
     line = "whether accents are dropped (default: with lower-casing)"
     parser.add_values(bool, strip_accents=line)

@@ -8,28 +8,14 @@ to its own. Nothing here knows a format.
 import collections
 import dataclasses
 import re
-import typing
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from electra_tf import configs, errors
+from electra_tf.checkpoints import task_heads
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary as vocabulary_lib
-
-
-class LoadReport(typing.NamedTuple):
-    """What became of the tensors of a checkpoint.
-
-    Attributes:
-      used: Variables that were loaded.
-      unused: Tensors without a variable, such as optimizer slots.
-      missing: Variables without a tensor; they keep their values.
-    """
-
-    used: tuple[str, ...]
-    unused: tuple[str, ...]
-    missing: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,17 +78,9 @@ class Checkpoint:
         acts = (config.hidden_act for config in self.encoders.values())
         return tuple(dict.fromkeys(acts))
 
-    @property
-    def in_doubt(self) -> list[str]:
-        """Those of `assumed` that answers depend on, with their values."""
-        first = self.discriminator or self.generator
-        names = ("num_attention_heads", "hidden_act")
-        return [f"{n}={getattr(first, n)}" for n in names if n in self.assumed]
-
     def warn_of_heads(self, source: str) -> None:
         """Warns where `head` is one of several."""
-        parts = [name.split("/") for name in self.tensors]
-        names = sorted({p[1] for p in parts if p[0] == "task_specific"})
+        names = task_heads.task_names(self.tensors)
         if self.head is not None and len(names) > 1:
             errors.warn(
                 f"{source}: of the heads for {', '.join(names)} only that for "
@@ -122,21 +100,29 @@ class Checkpoint:
             )
         return self.vocabulary
 
-    def encoder_only(self) -> "Checkpoint":
-        """The discriminator's encoder and the vocabulary, and nothing else.
+    def required_sizes(self, source: str = "one") -> configs.EncoderConfig:
+        """Those of the discriminator's encoder.
 
         Raises:
           CheckpointError: If there is no discriminator.
         """
         if self.discriminator is None:
             raise errors.CheckpointError(
-                "Expected a checkpoint with a discriminator. Received: a "
-                "generator only"
+                "Expected a checkpoint with a discriminator. Received: "
+                f"{source}, with a generator only"
             )
+        return self.discriminator
+
+    def encoder_only(self) -> "Checkpoint":
+        """The discriminator's encoder and the vocabulary, and nothing else.
+
+        Raises:
+          CheckpointError: If there is no discriminator.
+        """
         tensors = self.tensors.items()
         return Checkpoint(
             {name: t for name, t in tensors if name.startswith("electra/")},
-            self.discriminator,
+            self.required_sizes(),
             vocabulary=self.vocabulary,
             max_seq_length=self.max_seq_length,
             unused=self.unused,

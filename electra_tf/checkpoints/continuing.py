@@ -1,10 +1,9 @@
 """Pre-training that starts from a checkpoint of any format."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, validation
@@ -66,7 +65,15 @@ def _start_generator(config, vocab, model) -> None:
     )
     own = ("generator/", "generator_predictions/")
     variables = [v for v in model.variables if v.path.startswith(own)]
-    tensors = _as_generator(checkpoint.tensors, scope)
+    tensors = {
+        re.sub(f"^{scope}/", "generator/", name): tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    tensors = {
+        name: tensor
+        for name, tensor in sizes.with_own_tables(tensors).items()
+        if name.startswith(own)
+    }
     checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
     reading.assign_all(checkpoint, variables, path, "the generator")
     _warn_of_others(config, vocab.tokens, checkpoint)
@@ -80,23 +87,6 @@ def _start_generator(config, vocab, model) -> None:
             f"shared embeddings from. Received: {path}, of which nothing would "
             f"take {summarize(unused)}"
         )
-
-
-def _as_generator(
-    tensors: Mapping[str, np.ndarray], scope: str
-) -> dict[str, np.ndarray]:
-    """The tensors of a masked language model, with a generator's names."""
-    # A generator's encoder may share the embedding tables.
-    tables = scope if sizes.has_tables(tensors, scope) else "electra"
-    renamed = {}
-    for name, tensor in tensors.items():
-        first, _, rest = name.partition("/")
-        its_scope = tables if rest.startswith("embeddings/") else scope
-        if first == "generator_predictions":
-            renamed[name] = tensor
-        elif first == its_scope:
-            renamed[f"generator/{rest}"] = tensor
-    return renamed
 
 
 def _start_all(
@@ -123,19 +113,19 @@ def _start_all(
     if config.model.disentangled_embeddings:
         tensors = disentangled.unfold(tensors)
     if config.model.untied_generator_embeddings and checkpoint.generator:
-        tensors = _with_own_tables(tensors, model.variables)
+        tensors = sizes.with_own_tables(tensors)
     checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
     # A unigram generator draws by the run's own records.
     learned = [v for v in model.variables if v.name != "unigram_log_probs"]
     report = reading.assign(checkpoint, learned, path)
-    if not report.used:
+    if not report["used"]:
         raise errors.ConfigError(
             "PretrainingConfig.init_checkpoint must have variables of the "
-            f"model. Received: {path}, with {summarize(report.unused)}"
+            f"model. Received: {path}, with {summarize(report['unused'])}"
         )
     title = reading.TITLES[reading.recognise(local_path)]
     lines = [f"started from {path}: {title}"]
-    for part, names in report._asdict().items():
+    for part, names in report.items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {part:8} {len(names)}{listed}")
     _warn_of_others(config, vocab.tokens, checkpoint)
@@ -159,7 +149,7 @@ def _start_all(
         there = f" (the checkpoint's: {step})" if step else ""
         lines.append(f"  step     0{there}, the learning rate warms up again")
     _say(lines)
-    random = [name for name in report.missing if name.startswith("generator")]
+    random = [n for n in report["missing"] if n.startswith("generator")]
     is_frozen = config.model.generator_training == "frozen"
     if is_frozen and random and not config.init_generator_checkpoint:
         errors.warn(
@@ -167,18 +157,6 @@ def _start_all(
             f"as init_checkpoint {path} lacks {summarize(random)}: "
             "init_generator_checkpoint names a trained generator"
         )
-
-
-def _with_own_tables(
-    tensors: Mapping[str, np.ndarray], variables: Sequence[keras.Variable]
-) -> dict[str, np.ndarray]:
-    """Tensors of a generator that shares the tables, with a copy of these."""
-    copied = {
-        name: tensors[stored]
-        for name in (v.path for v in variables)
-        if (stored := sizes.stored_name(tensors, name)) in tensors
-    }
-    return {**tensors, **copied}
 
 
 def _warn_of_others(config, tokens, checkpoint) -> None:

@@ -51,11 +51,29 @@ def convert(asked: Conversion) -> None:
     input_format = reading.recognise(path)
     title = reading.TITLES[input_format]
     writer = reading.format_module(asked.output_format)
-    source = _read(asked, input_format)
-    checkpoint = source.encoder_only() if asked.encoder_only else source
+    settings = {}
+    if asked.hparams:
+        if input_format != "original":
+            raise ValueError(
+                "--hparams is for checkpoints of the original. Received: "
+                f"{asked.input}, {title}"
+            )
+        settings["hparams"] = files.read_json(asked.hparams)
+    source = reading.read_checkpoint(
+        asked.input,
+        asked.vocab_file,
+        asked.do_lower_case,
+        asked.strip_accents,
+        **settings,
+    )
+    if asked.encoder_only:
+        checkpoint = source.encoder_only()
+    else:
+        source.refuse_other_head(asked.input)
+        checkpoint = source
     print(f"{asked.input}: {title}")
     _describe(checkpoint)
-    with _whole_folder(asked.output) as temporary:
+    with whole_folder(asked.output) as temporary:
         with tensor_files.writing(asked.output):
             os.makedirs(temporary)
             writer.write(checkpoint, temporary)
@@ -63,23 +81,22 @@ def convert(asked: Conversion) -> None:
             read_again = reading.read_checkpoint(temporary)
         lost = verify.lost_settings(checkpoint, read_again)
         kept = _kept(checkpoint, read_again, asked.verify)
-        as_written = verify.with_activation_of(checkpoint, read_again)
-        del read_again
-        # Models are garbage in cycles, and each is as large as the checkpoint.
-        gc.collect()
         if asked.verify:
             _compare("input", path, input_format, checkpoint)
-            _compare("output", temporary, asked.output_format, as_written)
+            _compare("output", temporary, asked.output_format, read_again)
         if hasattr(writer, "write_card"):
             writer.write_card(checkpoint, temporary, asked.output, title)
-        _report(source, kept)
+        rest = {*source.tensors, *source.optimizer, *source.unused} - kept
+        for row, names in (("used", kept), ("unused", rest)):
+            listed = f": {summarize(names)}" if names else ""
+            print(f"  {row:14} {len(names)} tensors{listed}")
     if lost:
         errors.warn(f"the new format cannot hold: {', '.join(lost)}")
     print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
 
 
 @contextlib.contextmanager
-def _whole_folder(path: str) -> Iterator[str]:
+def whole_folder(path: str) -> Iterator[str]:
     """The name under which a folder is written, until it is whole."""
     path = os.path.realpath(path)  # Of a link that to which it points.
     temporary = f"{path}.tmp{os.getpid()}"
@@ -93,28 +110,6 @@ def _whole_folder(path: str) -> Iterator[str]:
         shutil.rmtree(temporary, ignore_errors=True)
         if is_main:
             signal.signal(signal.SIGTERM, before)
-
-
-def _read(asked: Conversion, input_format: str) -> Checkpoint:
-    """The input, with what the flags say beside it."""
-    settings: dict = {}
-    if asked.hparams:
-        if input_format != "original":
-            raise ValueError(
-                "--hparams is for checkpoints of the original. Received: "
-                f"{asked.input}, {reading.TITLES[input_format]}"
-            )
-        settings["hparams"] = files.read_json(asked.hparams)
-    checkpoint = reading.read_checkpoint(
-        asked.input,
-        asked.vocab_file,
-        asked.do_lower_case,
-        asked.strip_accents,
-        **settings,
-    )
-    if not asked.encoder_only:
-        checkpoint.refuse_other_head(asked.input)
-    return checkpoint
 
 
 def _kept(
@@ -153,6 +148,7 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
             f"{error.name} is not installed"
         )
         return
+    # Models are garbage in cycles, and each is as large as the checkpoint.
     gc.collect()
     outputs = verify.forward(computed, inputs)
     gc.collect()
@@ -200,11 +196,3 @@ def _describe(checkpoint: Checkpoint) -> None:
         rows["vocabulary"] = f"{len(vocab.tokens)} tokens, {case}"
     for name, text in rows.items():
         print(f"  {name:14} {text}")
-
-
-def _report(source: Checkpoint, kept: set[str]) -> None:
-    """Says what travelled and what did not."""
-    rest = {*source.tensors, *source.optimizer, *source.unused} - kept
-    for title, names in (("used", kept), ("unused", rest)):
-        listed = f": {summarize(names)}" if names else ""
-        print(f"  {title:14} {len(names)} tensors{listed}")

@@ -11,23 +11,14 @@ import keras
 import numpy as np
 
 from electra_tf import errors
-from electra_tf.checkpoints import hub, task_heads
-from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
+from electra_tf.checkpoints import hub, sizes, task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats import FORMATS
 from electra_tf.errors import CheckpointError
 from electra_tf.model import electra, encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.text import vocabulary
 
-# Name -> its module, imported when it is needed, and what it is called in
-# messages. A path is tried in this order: first those whose directories say
-# what they are.
-FORMATS = {
-    "electra_tf": ("electra_tf_format", "a model directory of electra_tf"),
-    "huggingface": ("huggingface", "a Hugging Face directory"),
-    "kerashub": ("kerashub", "a KerasHub preset"),
-    "original": ("original", "a TensorFlow 1 checkpoint of the original"),
-    "model_garden": ("model_garden", "a checkpoint of the Model Garden"),
-}
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
@@ -141,11 +132,13 @@ def read_checkpoint(
         errors.warn(
             f"{path}: {len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
         )
-    if checkpoint.in_doubt:
+    config = checkpoint.discriminator or checkpoint.generator
+    doubts = ("num_attention_heads", "hidden_act")  # Answers depend on them.
+    if names := [n for n in doubts if n in checkpoint.assumed]:
+        assumed = ", ".join(f"{n}={getattr(config, n)}" for n in names)
         errors.warn(
-            f"{path}: nothing beside the weights says it, so assumed: "
-            f"{', '.join(checkpoint.in_doubt)} (a file hparams.json beside a "
-            "checkpoint of the original says it)"
+            f"{path}: nothing beside the weights says it, so assumed: {assumed}"
+            " (a file hparams.json beside a checkpoint of the original says it)"
         )
     return checkpoint
 
@@ -181,22 +174,45 @@ def _treated(
     vocab = dataclasses.replace(vocab, **asked)  # type: ignore[arg-type]
     if vocab.do_lower_case is not None:
         return vocab
-    for line in vocab.case_notes():
-        errors.warn(line)
+    lower = vocab.lower_cases()
+    errors.warn(
+        f"nothing says whether text is lower-cased: taken as {lower}, since "
+        f"the vocabulary has {'no ' if lower else ''}capitals (electra-tf "
+        "convert --do-lower-case says it)"
+    )
     return vocab.settled()
+
+
+def is_electric(checkpoint: Checkpoint) -> bool:
+    """Whether a discriminator adds its generator's verdict.
+
+    Where nothing says it, two towers are Electric's, which came with them.
+    """
+    has_towers = sizes.has_towers(checkpoint.tensors)
+    return has_towers and checkpoint.is_electric is not False
+
+
+class MaskedLm(typing.NamedTuple):
+    """A masked language model: its encoder, and the head on top."""
+
+    encoder: encoder.Encoder
+    head: electra.MaskedLmHead
 
 
 def load_model(
     path: str | os.PathLike,
     kind: str = "",
     checkpoint: Checkpoint | None = None,
-) -> encoder.Encoder | electra.Discriminator | FinetuningModel:
+) -> typing.Any:
     """The network of a checkpoint of any format, with its weights.
 
     Args:
       path: See `recognise`.
-      kind: "encoding", "detection" or "" for the most that there is: the
-        fine-tuned model, or the discriminator, or the encoder alone.
+      kind: "encoding" for an `encoder.Encoder`, "detection" for an
+        `electra.Discriminator` that judges tokens, "energies" for Electric's,
+        "masked_lm" for a `MaskedLm`, or "" for the most that there is of a
+        discriminator: the `FinetuningModel`, or the discriminator, or the
+        encoder alone.
       checkpoint: What `read_checkpoint` has read there, if that was done.
 
     Raises:
@@ -205,23 +221,25 @@ def load_model(
     source = os.fspath(path)
     if checkpoint is None:
         checkpoint = read_checkpoint(path)
-    config, head = checkpoint.discriminator, checkpoint.head
-    if config is None:
-        raise CheckpointError(
-            "Expected a checkpoint with a discriminator. Received: "
-            f"{source}, with a generator only"
-        )
+    if kind == "masked_lm":
+        return _load_masked_lm(checkpoint, source)
+    config, head = checkpoint.required_sizes(source), checkpoint.head
     has_detector = (
         "discriminator_predictions/dense/kernel" in checkpoint.tensors
     )
     network: typing.Any
     if kind == "":
         checkpoint.refuse_other_head(source)
+    if kind == "detection" and is_electric(checkpoint):
+        raise CheckpointError(
+            "Expected a discriminator that judges tokens by itself. Received: "
+            f"{source}, Electric, which adds its generator's verdict"
+        )
     if head is not None and kind == "":
         network = FinetuningModel(config, [task_head.make_head(head, config)])
     elif has_detector and kind != "encoding":
         network = electra.Discriminator(config)
-    elif kind != "detection":
+    elif kind in ("", "encoding"):
         network = encoder.Encoder(config, "electra")
         network.build()
     else:
@@ -237,15 +255,41 @@ def load_model(
     return network
 
 
+def _load_masked_lm(checkpoint: Checkpoint, source: str) -> MaskedLm:
+    scope = sizes.masked_lm_encoder(checkpoint.tensors)
+    if scope is None or scope not in checkpoint.encoders:
+        raise CheckpointError(
+            f"Expected a masked language model. Received: {source}, without one"
+        )
+    config = checkpoint.encoders[scope]
+    network = encoder.Encoder(config, scope)
+    network.build()
+    head = electra.MaskedLmHead(
+        config, network.embeddings, config.hidden_size, "generator_predictions"
+    )
+    head.build()
+    # Tables that a generator shares are the discriminator's.
+    tensors = sizes.with_own_tables(checkpoint.tensors)
+    assign_all(
+        dataclasses.replace(checkpoint, tensors=tensors),
+        [*network.variables, *head.variables],
+        source,
+        "the masked language model",
+    )
+    return MaskedLm(network, head)
+
+
 def assign(
     checkpoint: Checkpoint, variables: Iterable[keras.Variable], source: str
-) -> LoadReport:
+) -> dict[str, list[str]]:
     """Assigns a checkpoint's weights to variables of the same names.
 
     Nothing is assigned unless everything that has a name in common fits.
 
     Returns:
-      The names that were used, unused and missing, sorted.
+      "used" -> the variables that were loaded, "unused" -> tensors without a
+      variable, such as optimizer slots, "missing" -> variables without a
+      tensor, which keep their values; sorted.
 
     Raises:
       CheckpointError: If the shape of a tensor is not that of its variable.
@@ -264,9 +308,7 @@ def assign(
     for name in used:
         by_name[name].assign(np.asarray(tensors[name]))
     unused, missing = tensors.keys() - by_name, by_name.keys() - tensors
-    return LoadReport(
-        tuple(used), tuple(sorted(unused)), tuple(sorted(missing))
-    )
+    return {"used": used, "unused": sorted(unused), "missing": sorted(missing)}
 
 
 def assign_all(

@@ -223,11 +223,16 @@ def has_tables(tensors: Mapping[str, np.ndarray], scope: str) -> bool:
     return any(name.startswith(f"{scope}/embeddings/") for name in tensors)
 
 
-def stored_name(tensors: Mapping[str, np.ndarray], name: str) -> str:
-    """Whose weights a variable has: a generator may share the tables."""
-    if name in tensors:
-        return name
-    return re.sub("^generator/embeddings/", "electra/embeddings/", name)
+def with_own_tables(
+    tensors: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Tensors with tables for the generator: its own, or those it shares."""
+    shared = {
+        name.replace("electra/", "generator/", 1): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("electra/embeddings/")
+    }
+    return shared | dict(tensors)
 
 
 def check_shapes(

@@ -6,7 +6,6 @@ by names and shapes, and where these leave a choice, by the task's name.
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -149,10 +148,3 @@ def check_options(kind: str, options: dict, source: str) -> None:
     except (TypeError, errors.ConfigError) as error:
         line = errors.first_line(error)
         raise CheckpointError(f"Cannot read {source}: {line}") from None
-
-
-def task_name_of(text: object, kind: str) -> str:
-    """A name that a head's scope can have: the given one, or the kind."""
-    if isinstance(text, str) and re.fullmatch(r"[A-Za-z0-9_.\-]+", text):
-        return text
-    return kind

@@ -60,7 +60,17 @@ class TensorsOnDisk(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, prefix: str):
-        refuse_missing_shards(prefix)
+        refuse_lfs_pointer(prefix + ".index")
+        there = sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
+        total = there[0].rpartition("-of-")[2] if there else "00001"
+        for number in range(int(total)):
+            path = f"{prefix}.data-{number:05d}-of-{total}"
+            if path not in there:
+                raise CheckpointError(
+                    f"Expected {int(total)} data files beside {prefix}.index. "
+                    f"Received: {len(there)}; its data file {path} is missing"
+                )
+            refuse_lfs_pointer(path)
         self.prefix = prefix
         try:
             self._reader = tf.train.load_checkpoint(prefix)
@@ -123,18 +133,3 @@ def write_checkpoint_file(folder: str, name: str) -> None:
         f'model_checkpoint_path: "{name}"\n'
         f'all_model_checkpoint_paths: "{name}"\n',
     )
-
-
-def refuse_missing_shards(prefix: str) -> None:
-    """Refuses a checkpoint some of whose files were lost or not fetched."""
-    refuse_lfs_pointer(prefix + ".index")
-    there = sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
-    total = there[0].rpartition("-of-")[2] if there else "00001"
-    for number in range(int(total)):
-        path = f"{prefix}.data-{number:05d}-of-{total}"
-        if path not in there:
-            raise CheckpointError(
-                f"Expected {int(total)} data files beside {prefix}.index. "
-                f"Received: {len(there)}; its data file {path} is missing"
-            )
-        refuse_lfs_pointer(path)

@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.model import electra, encoder, finetuning_model, task_head
+from electra_tf.model import electra, task_head
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Largest difference, as a share of the array's largest magnitude.
@@ -92,54 +92,38 @@ def forward(
     previous = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:
-        outputs = _pretraining_outputs(checkpoint, inputs)
-        if checkpoint.head is not None and "sequence_output" in outputs:
-            sequence = outputs["sequence_output"]
-            outputs |= _task_outputs(checkpoint, inputs, sequence)
+        outputs = _outputs(checkpoint, inputs)
         return {name: np.asarray(x) for name, x in outputs.items()}
     finally:
         keras.config.set_dtype_policy(previous)
 
 
-def _built(layer, checkpoint: Checkpoint):
-    """A layer with its weights."""
-    layer.build()
-    tensors = checkpoint.tensors
-    for variable in layer.variables:
-        variable.assign(tensors[sizes.stored_name(tensors, variable.path)])
-    return layer
-
-
-def _pretraining_outputs(checkpoint, inputs) -> dict:
-    """Of the encoders, and of the heads of pre-training."""
-    tensors = checkpoint.tensors
+def _outputs(checkpoint, inputs) -> dict:
+    """Of the discriminator with its head, and of a masked language model."""
     args = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
-    masked_lm, outputs = sizes.masked_lm_encoder(tensors), {}
-    for scope, config in checkpoint.encoders.items():
-        network = _built(encoder.Encoder(config, scope), checkpoint)
+    outputs = {}
+    if checkpoint.discriminator is not None:
+        part = "encoding" if checkpoint.other_head else ""
+        model = reading.load_model("the checkpoint", part, checkpoint)
+        network = getattr(model, "electra", getattr(model, "encoder", model))
         sequence = network(*args)["sequence_output"]
-        prefix = "generator_" if scope == "generator" else ""
-        outputs[f"{prefix}sequence_output"] = sequence
-        if not prefix and "discriminator_predictions/dense_1/kernel" in tensors:
-            head = _built(electra.DiscriminatorHead(config), checkpoint)
-            outputs["discriminator_logits"] = head(sequence)
-        if scope == masked_lm:
-            lm_head = electra.MaskedLmHead(
-                config,
-                network.embeddings,
-                config.hidden_size,
-                "generator_predictions",
-            )
-            outputs["generator_sequence_output"] = sequence
-            outputs["generator_logits"] = _built(lm_head, checkpoint)(sequence)
+        outputs["sequence_output"] = sequence
+        if isinstance(model, electra.Discriminator):
+            outputs["discriminator_logits"] = model.head(sequence)
+        elif network is not model:
+            (head,) = model.task_specific.heads
+            kind = checkpoint.head.kind
+            outputs |= _task_outputs(head, kind, inputs, sequence)
+    if sizes.masked_lm_encoder(checkpoint.tensors) in checkpoint.encoders:
+        model = reading.load_model("the checkpoint", "masked_lm", checkpoint)
+        sequence = model.encoder(*args)["sequence_output"]
+        outputs["generator_sequence_output"] = sequence
+        outputs["generator_logits"] = model.head(sequence)
     return outputs
 
 
-def _task_outputs(checkpoint, inputs, sequence) -> dict:
+def _task_outputs(head, kind, inputs, sequence) -> dict:
     """Of the fine-tuned head."""
-    kind = checkpoint.head.kind
-    head = task_head.make_head(checkpoint.head, checkpoint.discriminator)
-    _built(finetuning_model.TaskSpecific([head]), checkpoint)
     if kind == "question_answering":
         if head.config.joint_prediction:
             return {}
@@ -185,17 +169,6 @@ def compare(
             f" {', '.join(sorted(expected))}"
         )
     return differences
-
-
-def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
-    """A checkpoint whose networks have the `hidden_act` of another one's."""
-    changed = {}
-    for name in ("discriminator", "generator"):
-        config, there = getattr(checkpoint, name), getattr(other, name)
-        if config is not None and there is not None:
-            act = there.hidden_act
-            changed[name] = dataclasses.replace(config, hidden_act=act)
-    return dataclasses.replace(checkpoint, **changed)
 
 
 def unequal_tensors(

@@ -88,7 +88,9 @@ def add_fields(
             text = re.sub(
                 r"`(?:\w+\.)*(\w+)`",
                 lambda match: flags.get(match[1], match[0].strip("`")),
-                texts[name].replace("%", "%%"),
+                re.sub(r"\bNone for\b", "by default", texts[name]).replace(
+                    "%", "%%"
+                ),
             )
             parser.add_values(choices.get(name) or kind, **{flag: text})
 

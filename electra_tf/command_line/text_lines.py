@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 from electra_tf import errors
 from electra_tf.command_line import arguments
@@ -47,8 +47,8 @@ def read_batches(
     texts: Sequence[str],
     path: str | None,
     batch_size: int,
-    takes_objects: bool = False,
-) -> Iterator[list[Line]]:
+    parse: Callable[[int, Line], Any] | None = None,
+) -> Iterator[list]:
     """The texts that a command was given.
 
     A file is read as its lines are asked for, so it may be endless. A blank
@@ -59,10 +59,11 @@ def read_batches(
       path: Of --file.
       batch_size: Lines in a batch; a person who types has each by itself, as
         they wait for its answer.
-      takes_objects: Whether the lines of a .jsonl may be objects.
+      parse: What makes a row of a line and its number, from 0; the lines of a
+        .jsonl may be objects then.
 
     Returns:
-      The lines in order, in batches, none of them empty.
+      The lines, or rows, in order, in batches, none of them empty.
 
     Raises:
       ValueError: If both are given, or the file cannot be read or has no
@@ -73,13 +74,12 @@ def read_batches(
             f"Expected texts or --file, not both. Received: {len(texts)} "
             f"text(s) and --file={path}"
         )
+    lines: Iterator
     if texts:
         # What the shell passed, byte for byte.
         given = enumerate(map(os.fsencode, texts), start=1)
-        return _in_batches(
-            (Line(f"text {number}", text) for number, text in given), batch_size
-        )
-    if path in (None, _STDIN):
+        lines = (Line(f"text {number}", text) for number, text in given)
+    elif path is None or path == _STDIN:
         if sys.stdin is None:
             raise ValueError(
                 "Expected texts. Received: a closed standard input"
@@ -90,20 +90,22 @@ def read_batches(
             )
             batch_size = 1
         lines = _lines_of(sys.stdin.buffer, "standard input")
-        return _in_batches(lines, batch_size)
-    assert path is not None
-    if path.lower().endswith(_TABLES + OBJECTS * (not takes_objects)):
+    elif path.lower().endswith(_TABLES + OBJECTS * (parse is None)):
         raise ValueError(
             "Expected a file with one text a line"
-            f"{', or .jsonl' * takes_objects}. Received: --file={path}, whose "
-            "name is that of another kind: write its texts to a .txt"
+            f"{', or .jsonl' * (parse is not None)}. Received: --file={path}, "
+            "whose name is that of another kind: write its texts to a .txt"
         )
-    return _in_batches(_lines_of(open(path, "rb"), path), batch_size)
+    else:
+        lines = _lines_of(open(path, "rb"), path)  # noqa: SIM115
+    if parse is not None:
+        lines = (parse(number, line) for number, line in enumerate(lines))
+    return _in_batches(lines, batch_size)
 
 
-def _in_batches(lines: Iterator[Line], batch_size: int) -> Iterator[list[Line]]:
+def _in_batches(lines: Iterator, batch_size: int) -> Iterator[list]:
     """Lines in batches; those before a line that is refused come first."""
-    batch: list[Line] = []
+    batch: list = []
     try:
         for line in lines:
             batch.append(line)

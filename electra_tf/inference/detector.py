@@ -4,7 +4,6 @@ What ELECTRA's discriminator was trained to say (arXiv:2003.10555, section 2),
 asked of texts that nobody has corrupted on purpose.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,34 +11,12 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
-from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
-from electra_tf.model import electra
 from electra_tf.text import cleaning, tokenization
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
-
-
-def load_discriminator(
-    checkpoint: Checkpoint, source: str
-) -> electra.Discriminator:
-    """The discriminator of a pre-trained checkpoint, with its weights.
-
-    Raises:
-      CheckpointError: If there is no discriminator, or no head of it, or if
-        it is Electric's, whose probabilities need the generator.
-    """
-    if text_rows.is_electric(checkpoint):
-        raise CheckpointError(
-            "Expected a discriminator that judges tokens by itself. Received: "
-            f"{source}, Electric, which adds its generator's verdict"
-        )
-    model = reading.load_model(source, "detection", checkpoint)
-    assert isinstance(model, electra.Discriminator)
-    return model
 
 
 class Detector:
@@ -65,22 +42,18 @@ class Detector:
         vocab_file: str | None = None,
         do_lower_case: bool | None = None,
     ):
-        checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file, do_lower_case
-        )
+        checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
+        vocab = checkpoint.required_vocabulary(path)
+        self._tokenizer = tokenization.FullTokenizer(vocab)
         # Offsets are those of cleaned text, where text is cleaned.
         self._text_cleaning = self._tokenizer.text_cleaning
         if self._text_cleaning != "none":
-            self._tokenizer = tokenization.FullTokenizer(
-                dataclasses.replace(
-                    self._tokenizer.vocabulary, text_cleaning="none"
-                )
-            )
+            self._tokenizer = self._tokenizer.without_cleaning()
             errors.warn(
                 f"texts are cleaned first ({self._text_cleaning}): what is "
                 "judged, shown and counted in characters is the cleaned text"
             )
-        self._discriminator = load_discriminator(checkpoint, path)
+        self._discriminator = reading.load_model(path, "detection", checkpoint)
         self.max_seq_length = text_rows.longest_row(
             checkpoint, self._discriminator.encoder.config
         )
@@ -106,8 +79,8 @@ class Detector:
         room = self.max_seq_length - 2
         windows = [
             (number, start)
-            for number, of_text in enumerate(tokens)
-            for start in window_starts(len(of_text.ids), room)
+            for number, row in enumerate(tokens)
+            for start in window_starts(len(row.ids), room)
         ]
         rows = [
             tokens[number].ids[start : start + room]
@@ -115,7 +88,7 @@ class Detector:
         ]
         judged = [[0.0] * len(x.ids) for x in tokens]
         most_context = [[-1] * len(x.ids) for x in tokens]
-        of_windows = text_rows.ask_of_tokens(
+        verdicts = text_rows.ask_of_tokens(
             lambda input_ids, input_mask: self._discriminator.probabilities(
                 input_ids, input_mask, np.zeros_like(input_ids)
             ),
@@ -124,7 +97,7 @@ class Detector:
             _BATCH_SIZE,
         )
         for (number, start), probabilities in zip(
-            windows, of_windows, strict=True
+            windows, verdicts, strict=True
         ):
             for i, probability in enumerate(probabilities):
                 context = min(i, len(probabilities) - 1 - i)
@@ -134,21 +107,9 @@ class Detector:
         vocab = self._tokenizer.vocab
         return [
             JudgedText(
-                text,
-                [
-                    JudgedToken(vocab[i], begin, end, probability)
-                    for i, begin, end, probability in zip(
-                        of_text.ids,
-                        of_text.begins,
-                        of_text.ends,
-                        probabilities,
-                        strict=True,
-                    )
-                ],
+                text, [JudgedToken(*t) for t in row.with_values(vocab, values)]
             )
-            for text, of_text, probabilities in zip(
-                texts, tokens, judged, strict=True
-            )
+            for text, row, values in zip(texts, tokens, judged, strict=True)
         ]
 
 

@@ -28,37 +28,21 @@ def refuse_object(line: Line, names: Sequence[str]) -> None:
         )
 
 
-def parse_lines(
-    batch: Sequence[Line], names: Sequence[str], is_json: bool
-) -> tuple[list[list[bytes]], ValueError | None]:
-    """The texts of lines, as far as none is refused, and that refusal."""
-    rows: list[list[bytes]] = []
-    for line in batch:
-        try:
-            rows.append(parse_line(line, names, is_json))
-        except ValueError as error:
-            return rows, error
-    return rows, None
-
-
 def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
     """The texts of one line, as bytes, one for each name.
 
     Raises:
       ValueError: If it has other texts than these.
     """
-    if is_json:
-        return _parse_json(line, names)
-    texts = line.content.split(b"\t")
-    if len(texts) != len(names):
+    named, shown = ", ".join(names), repr(text_lines.decode(line.content)[:60])
+    if not is_json:
+        texts = line.content.split(b"\t")
+        if len(texts) == len(names):
+            return texts
         raise ValueError(
-            f"{line.place}: expected {len(names)} text(s), {', '.join(names)}, "
-            f"separated by a tab. Received: {len(texts)}, {_shorten(line)}"
+            f"{line.place}: expected {len(names)} text(s), {named}, separated "
+            f"by a tab. Received: {len(texts)}, {shown}"
         )
-    return texts
-
-
-def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     others = set(INPUT_NAMES).difference(names)
     try:
         row = json.loads(line.content, object_pairs_hook=files.each_once)
@@ -68,15 +52,9 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         pass
     raise ValueError(
-        f"{line.place}: expected a JSON object with the text(s) "
-        f"{', '.join(names)}, each once and no other. Received: "
-        f"{_shorten(line)}"
+        f"{line.place}: expected a JSON object with the text(s) {named}, each "
+        f"once and no other. Received: {shown}"
     ) from None
-
-
-def _shorten(line: Line, most: int = 60) -> str:
-    text = text_lines.decode(line.content)
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def as_lines(answer: dict, input_names: Sequence[str]) -> list[str]:

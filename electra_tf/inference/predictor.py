@@ -22,7 +22,6 @@ from electra_tf.inference import exchange
 # The folder beside a SavedModel that servers leave alone, and a file in it.
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
-_SAVED_MODEL_FILE = "saved_model.pb"
 # What TensorFlow raises for files that are damaged or cut short.
 _LOAD_ERRORS = (
     *(tf.errors.OpError, OSError, ValueError, AttributeError),
@@ -194,14 +193,12 @@ def numbered(folder: str) -> dict[int, str]:
 
 def newest_version(folder: str) -> int | None:
     """The number of the newest SavedModel in a folder; None without any."""
-    return max(
-        (
-            number
-            for number, path in numbered(folder).items()
-            if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE))
-        ),
-        default=None,
-    )
+    versions = numbered(folder).items()
+    return max((n for n, path in versions if _is_model(path)), default=None)
+
+
+def _is_model(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, "saved_model.pb"))
 
 
 def find_version(path: str) -> str:
@@ -210,7 +207,7 @@ def find_version(path: str) -> str:
     Raises:
       ValueError: If there is none.
     """
-    if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE)):
+    if _is_model(path):
         return path
     version = newest_version(path)
     if version is None:

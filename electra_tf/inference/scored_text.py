@@ -75,9 +75,12 @@ def as_json(
         "text": scored.text,
         "score": round(scored.score, 6),
         "num_tokens": len(scored.tokens),
-        "per_token": _rounded(scored.per_token),
-        "perplexity": _rounded(scored.perplexity),
+        "per_token": scored.per_token,
+        "perplexity": scored.perplexity,
     }
+    for name in ("per_token", "perplexity"):
+        if answer[name] is not None:
+            answer[name] = round(answer[name], 6)
     if with_cut:
         answer["truncated"] = scored.num_left_out > 0
     if with_tokens:
@@ -86,7 +89,3 @@ def as_json(
             for token in scored.tokens
         ]
     return json.dumps(answer, ensure_ascii=False)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)

@@ -13,16 +13,13 @@ It comes from one of two kinds of model:
 Shapes: B rows of a batch, L length.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.scored_text import (
@@ -32,7 +29,8 @@ from electra_tf.inference.scored_text import (
     ScoredText,
     ScoredToken,
 )
-from electra_tf.model import electra, encoder, masking
+from electra_tf.model import electra, masking
+from electra_tf.text import tokenization
 
 DESCRIPTIONS = {
     ONE_PASS: "one pass over a text, energies of Electric's discriminator",
@@ -89,73 +87,30 @@ def one_pass_log_probs(discriminator: electra.Discriminator) -> Callable:
     return log_probs
 
 
-def masked_log_probs(
-    checkpoint: Checkpoint, source: str
-) -> tuple[configs.EncoderConfig, Callable]:
-    """An encoder with the masked language model's head: its sizes, and a call.
-
-    Args:
-      checkpoint: Of a masked language model, or of an ELECTRA with its
-        generator.
-      source: Its path, for the error message.
+def masked_log_probs(masked_lm: reading.MaskedLm) -> Callable:
+    """A masked language model, asked for log p(x_t | all other tokens).
 
     Returns:
-      The sizes, and the function from `input_ids` <int32>[B, L] with [MASK] at
-      `positions`, `input_mask` <int32>[B, L], `positions` <int32>[B] and
-      `token_ids` <int32>[B] to <float32>[B], log p(token | all other tokens) of
-      these, in nats.
-
-    Raises:
-      CheckpointError: If a weight is missing.
+      From `input_ids` <int32>[B, L] with [MASK] at `positions`, `input_mask`
+      <int32>[B, L], `positions` <int32>[B] and `token_ids` <int32>[B] to
+      <float32>[B], log p(token | all other tokens) of these, in nats.
     """
-    scope = sizes.masked_lm_encoder(checkpoint.tensors)
-    assert scope is not None
-    config = checkpoint.encoders[scope]
-    network = encoder.Encoder(config, scope)
-    network.build()
-    head = electra.MaskedLmHead(
-        config, network.embeddings, config.hidden_size, "generator_predictions"
-    )
-    head.build()
-    # Tables that a generator shares are the discriminator's; its own stay.
-    shared = {
-        f"generator/{name.removeprefix('electra/')}": tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith("electra/embeddings/")
-    }
-    reading.assign_all(
-        dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors),
-        [*network.variables, *head.variables],
-        source,
-        "the masked language model",
-    )
 
     @tf.function(
         input_signature=[_TOKENS] * 2 + [_PER_ROW] * 2, autograph=False
     )
     def log_probs(input_ids, input_mask, positions, token_ids):
-        outputs = network(input_ids, input_mask, tf.zeros_like(input_ids))
+        segment_ids = tf.zeros_like(input_ids)
+        outputs = masked_lm.encoder(input_ids, input_mask, segment_ids)
         vectors = masking.gather_positions(
             outputs["sequence_output"], positions[:, tf.newaxis]
         )
+        logits = tf.cast(masked_lm.head(vectors)[:, 0], tf.float32)
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(
-            token_ids, tf.cast(head(vectors)[:, 0], tf.float32)
+            token_ids, logits
         )
 
-    return config, log_probs
-
-
-def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
-    """ONE_PASS or MASKED, whichever of `METHODS` was asked for."""
-    if method != MASKED and text_rows.is_electric(checkpoint):
-        return ONE_PASS
-    is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
-    if method != ONE_PASS and is_masked_lm:
-        return MASKED
-    raise CheckpointError(
-        "Expected Electric or a masked language model, such as a generator, as "
-        f"the method {method} asks. Received: {source}"
-    )
+    return log_probs
 
 
 class Scorer:
@@ -187,20 +142,28 @@ class Scorer:
         batch_size: int = 32,
         do_lower_case: bool | None = None,
     ):
-        checkpoint, self._tokenizer = text_rows.read_checkpoint(
-            path, vocab_file, do_lower_case
-        )
-        self.method = _choose_method(checkpoint, path, method)
+        checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
+        vocab = checkpoint.required_vocabulary(path)
+        self._tokenizer = tokenization.FullTokenizer(vocab)
+        is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
+        if method != MASKED and reading.is_electric(checkpoint):
+            self.method = ONE_PASS
+        elif method != ONE_PASS and is_masked_lm:
+            self.method = MASKED
+        else:
+            raise CheckpointError(
+                "Expected Electric or a masked language model, such as a "
+                f"generator, as the method {method} asks. Received: {path}"
+            )
         self._vocab = self._tokenizer.vocab
         self._batch_size = batch_size
-        if self.method == ONE_PASS:
-            network = reading.load_model(path, "detection", checkpoint)
-            assert isinstance(network, electra.Discriminator)
-            config = network.encoder.config
-            self._log_probs = one_pass_log_probs(network)
-        else:
-            config, self._log_probs = masked_log_probs(checkpoint, path)
-        self.most_tokens = text_rows.longest_row(checkpoint, config) - 2
+        is_one_pass = self.method == ONE_PASS
+        kind = "energies" if is_one_pass else "masked_lm"
+        network = reading.load_model(path, kind, checkpoint)
+        ask = one_pass_log_probs if is_one_pass else masked_log_probs
+        self._log_probs = ask(network)
+        longest = text_rows.longest_row(checkpoint, network.encoder.config)
+        self.most_tokens = longest - 2
 
     def score(
         self,
@@ -228,15 +191,15 @@ class Scorer:
         tokenized = text_rows.tokenize(
             self._tokenizer, texts, self.most_tokens, with_offsets
         )
-        for place, of_text in zip(places, tokenized, strict=True):
-            if of_text.num_left_out and not truncate:
+        for place, row in zip(places, tokenized, strict=True):
+            if row.num_left_out and not truncate:
                 raise ValueError(
                     f"{place}: expected at most {self.most_tokens} tokens, "
                     "as the model was trained with. Received: "
-                    f"{len(of_text.ids) + of_text.num_left_out} tokens (see "
+                    f"{len(row.ids) + row.num_left_out} tokens (see "
                     "--truncate)"
                 )
-        rows = [of_text.ids for of_text in tokenized]
+        rows = [row.ids for row in tokenized]
         if self.method == ONE_PASS:
             scores = text_rows.ask_of_tokens(
                 self._log_probs,
@@ -246,30 +209,24 @@ class Scorer:
             )
         else:
             scores = self._score_masked(rows)
-        for place, of_tokens in zip(places, scores, strict=True):
-            if not all(map(math.isfinite, of_tokens)):
+        for place, values in zip(places, scores, strict=True):
+            if not all(map(math.isfinite, values)):
                 raise ValueError(
                     f"{place}: expected finite scores. Received: "
-                    f"{sum(of_tokens)}, from a model with damaged weights"
+                    f"{sum(values)}, from a model with damaged weights"
                 )
         return [
             ScoredText(
                 text,
                 [
-                    ScoredToken(self._vocab[i], score, begin, end)
-                    for i, score, begin, end in zip(
-                        of_text.ids,
-                        of_tokens,
-                        of_text.begins,
-                        of_text.ends,
-                        strict=True,
+                    ScoredToken(token, score, begin, end)
+                    for token, begin, end, score in row.with_values(
+                        self._vocab, values
                     )
                 ],
-                of_text.num_left_out,
+                row.num_left_out,
             )
-            for text, of_text, of_tokens in zip(
-                texts, tokenized, scores, strict=True
-            )
+            for text, row, values in zip(texts, tokenized, scores, strict=True)
         ]
 
     def _score_masked(self, rows: list[list[int]]) -> list[list[float]]:

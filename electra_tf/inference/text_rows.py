@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.text import tokenization
 
@@ -29,34 +28,16 @@ class TokenizedText(NamedTuple):
     ends: list
     num_left_out: int
 
-
-def read_checkpoint(
-    path: str, vocab_file: str | None, do_lower_case: bool | None = None
-) -> tuple[Checkpoint, tokenization.FullTokenizer]:
-    """A checkpoint of any format and its tokenizer: `reading.read_checkpoint`.
-
-    Raises:
-      CheckpointError: If one of them cannot be read, they do not fit, or there
-        is no vocabulary.
-    """
-    checkpoint = reading.read_checkpoint(path, vocab_file, do_lower_case)
-    vocab = checkpoint.required_vocabulary(path)
-    return checkpoint, tokenization.FullTokenizer(vocab)
+    def with_values(self, vocab: Sequence[str], values: Sequence[float]):
+        """Token, begin, end and value, of values in the order of `ids`."""
+        tokens = [vocab[i] for i in self.ids]
+        return zip(tokens, self.begins, self.ends, values, strict=True)
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
     """Tokens of the longest input that one of the networks was trained with."""
     positions = config.max_position_embeddings
     return min(checkpoint.max_seq_length or positions, positions)
-
-
-def is_electric(checkpoint: Checkpoint) -> bool:
-    """Whether a discriminator adds its generator's verdict.
-
-    Where nothing says it, two towers are Electric's, which came with them.
-    """
-    has_towers = sizes.has_towers(checkpoint.tensors)
-    return has_towers and checkpoint.is_electric is not False
 
 
 def tokenize(

@@ -1,13 +1,12 @@
 """A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
 
 import os
-import shutil
 
 import keras
 import numpy as np
 
-from electra_tf import configs, errors, files
-from electra_tf.checkpoints import disentangled, reading
+from electra_tf import errors, files
+from electra_tf.checkpoints import converting, disentangled, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 
 # What `from_checkpoint` takes.
@@ -30,16 +29,6 @@ def read(source: Source) -> Checkpoint:
     if isinstance(source, Checkpoint):
         return source
     return reading.read_checkpoint(source)
-
-
-def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
-    """Those of the encoder; a generator alone is refused."""
-    if checkpoint.discriminator is None:
-        raise errors.CheckpointError(
-            "Expected a checkpoint with a discriminator. Received: "
-            f"{source}, with a generator only"
-        )
-    return checkpoint.discriminator
 
 
 def tensors_of(network: keras.layers.Layer) -> dict[str, np.ndarray]:
@@ -76,8 +65,7 @@ def write(
       CheckpointError: If the format cannot hold it, or the vocabulary is not
         that of the embedding table.
     """
-    # A link to an empty folder stays one.
-    path = os.path.realpath(os.fspath(path))
+    path = os.fspath(path)
     if format not in reading.FORMATS:
         raise ValueError(
             f"Expected format to be one of {', '.join(reading.FORMATS)}. "
@@ -85,8 +73,7 @@ def write(
         )
     files.refuse_used(path, "path")
     checkpoint.check_vocabulary("the model")  # Nothing would read it again.
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
+    with converting.whole_folder(path) as temporary:
         os.makedirs(temporary)
         reading.format_module(format).write(checkpoint, temporary)
         if format != "electra_tf":
@@ -102,6 +89,3 @@ def write(
                     f"{'/'.join(checkpoint.activations)}: outputs differ from "
                     "about the fourth digit on"
                 )
-        os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

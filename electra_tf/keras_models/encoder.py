@@ -232,7 +232,7 @@ class Encoder(WholeModel):
             not fit.
         """
         checkpoint, source = checkpoints.read(path), checkpoints.name_of(path)
-        sizes = dataclasses.asdict(checkpoints.sizes_of(checkpoint, source))
+        sizes = dataclasses.asdict(checkpoint.required_sizes(source))
         model = cls(**(sizes | kwargs))
         reading.assign_all(
             checkpoint.encoder_only(),

@@ -364,7 +364,7 @@ class TaskModel(WholeModel):
         is_auto = optimizers.is_auto(preprocessor)
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
-        config = checkpoints.sizes_of(checkpoint, source)
+        config = checkpoint.required_sizes(source)
         checkpoint.refuse_other_head(source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if task is not None and not is_kept:

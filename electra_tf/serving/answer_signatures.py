@@ -28,33 +28,19 @@ _TOKENS_AT_ONCE = 2**12
 
 
 class _Windows(typing.NamedTuple):
-    """Windows of all questions, those of the first question first.
+    """Windows of all questions, those of the first question first."""
 
-    Attributes:
-      counts: <int32>[Q], windows of each question.
-      most: <int32>[], the greatest of these, at least 1.
-      question: <int32>[W], whose window it is.
-      number: <int32>[W], which of the question's windows it is, from 0.
-      start: <int32>[W], the context's token that it begins with.
-      end: <int32>[W], the one behind its last.
-      first_position: <int32>[W], where the context begins in the window.
-      step: <int32>[W], tokens between the starts of two windows.
-      room: <int32>[W], tokens of the context that fit into a window.
-      num_tokens: <int32>[W], tokens of the context.
-      truncated: <bool>[Q], whether there are tokens behind the last window.
-    """
-
-    counts: tf.Tensor
-    most: tf.Tensor
-    question: tf.Tensor
-    number: tf.Tensor
-    start: tf.Tensor
-    end: tf.Tensor
-    first_position: tf.Tensor
-    step: tf.Tensor
-    room: tf.Tensor
-    num_tokens: tf.Tensor
-    truncated: tf.Tensor
+    counts: tf.Tensor  # <int32>[Q], windows of each question.
+    most: tf.Tensor  # <int32>[], the greatest of these, at least 1.
+    question: tf.Tensor  # <int32>[W], whose window it is.
+    number: tf.Tensor  # <int32>[W], which of the question's it is, from 0.
+    start: tf.Tensor  # <int32>[W], the context's token that it begins with.
+    end: tf.Tensor  # <int32>[W], the one behind its last.
+    first_position: tf.Tensor  # <int32>[W], where the context begins in it.
+    step: tf.Tensor  # <int32>[W], tokens between the starts of two windows.
+    room: tf.Tensor  # <int32>[W], tokens of the context that fit into it.
+    num_tokens: tf.Tensor  # <int32>[W], tokens of the context.
+    truncated: tf.Tensor  # <bool>[Q], whether tokens are behind the last one.
 
 
 class QuestionAnswerer(signatures_lib.ServedModel):
@@ -79,8 +65,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     TOKENS_AT_ONCE = _TOKENS_AT_ONCE
 
     def __init__(self, source: Source):
-        config = source.question_answering
-        assert config is not None
+        config = source.head.question_answering
         self.config = config
         num_best = (
             config.beam_size if config.joint_prediction else config.n_best_size
@@ -92,10 +77,6 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         )
         super().__init__(source)
         self.input_names = ("question", "context")
-
-    def compute(self, features):
-        source = self._source
-        return dict(source.model(features)["task_outputs"][source.task_name])
 
     def signatures(self):
         return {
@@ -120,19 +101,25 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         question, _ = self.clean(question)
         both = tf.concat([question, context], axis=0)
         num_questions = tf.shape(question)[0]
-        ids, *offsets = self.tokenize_with_offsets(both)
+        ids, *offsets = self.plain_tokenizer.tokenize_with_offsets(both)
         query = ids[:num_questions, : self.max_query_length]
         passage = ids[num_questions:]
         windows = self._windows(query, passage)
-        outputs = self._run(self._features(windows, query, passage))
-        found = self._answers(
-            windows,
-            outputs,
-            context,
-            [x[num_questions:] for x in offsets],
-            self._candidates(windows, outputs),
+        # [CLS] question [SEP] part [SEP] for each window.
+        first = tf.gather(
+            tf.cast(passage.row_starts(), tf.int32), windows.question
         )
-        return found | cleaned
+        part = inputs.ranges(
+            passage.flat_values, first + windows.start, first + windows.end
+        )
+        outputs = self._run(
+            self.tokenizer.pack_inputs(
+                [tf.gather(query, windows.question), part],
+                self._source.max_seq_length,
+            )
+        )
+        offsets = [x[num_questions:] for x in offsets]
+        return self._answers(windows, outputs, context, offsets) | cleaned
 
     def _windows(self, query, passage) -> _Windows:
         """Where to cut the contexts; as `QuestionAnsweringTask.windows`."""
@@ -147,8 +134,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         question = tf.repeat(tf.range(tf.shape(counts)[0]), counts)
         number = tf.ragged.range(counts).flat_values
         query_length, step, room, num_tokens = (
-            tf.gather(of_question, question)
-            for of_question in (query_length, step, room, num_tokens)
+            tf.gather(values, question)
+            for values in (query_length, step, room, num_tokens)
         )
         start = number * step
         return _Windows(
@@ -165,26 +152,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             truncated=truncated,
         )
 
-    def _features(self, windows: _Windows, query, passage) -> Tensors:
-        """`[CLS] question [SEP] part [SEP]` for each window."""
-        first = tf.gather(
-            tf.cast(passage.row_starts(), tf.int32), windows.question
-        )
-        part = inputs.ranges(
-            passage.flat_values, first + windows.start, first + windows.end
-        )
-        return self.tokenizer.pack_inputs(
-            [tf.gather(query, windows.question), part],
-            self._source.max_seq_length,
-        )
-
     def _candidates(self, windows: _Windows, outputs: Tensors):
-        """All pairs of a start and an end.
-
-        Returns:
-          Scores <float32> (-inf where a pair is not allowed), and the first and
-          last token of the context <int32>; all [W, K, K].
-        """
+        """Scores, -inf where not allowed, first and last tokens; [W, K, K]."""
         config = self.config
         if config.joint_prediction:
             starts = outputs["start_top_index"][:, :, tf.newaxis]
@@ -206,36 +175,29 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             ends = best_ends.indices[:, tf.newaxis]
             end_scores = best_ends.values[:, tf.newaxis]
 
-        def of_windows(values):
+        def column(values):
             return values[:, tf.newaxis, tf.newaxis]
 
-        offset = of_windows(windows.start - windows.first_position)
+        offset = column(windows.start - windows.first_position)
         first, last = starts + offset, ends + offset
         is_allowed = (
-            (first >= of_windows(windows.start))
-            & (last < of_windows(windows.end))
+            (first >= column(windows.start))
+            & (last < column(windows.end))
             & (last >= first)
             & (last - first < config.max_answer_length)
             & self._has_most_context(windows, first)
         )
         scores = tf.where(is_allowed, start_scores + end_scores, -float("inf"))
-        shape = tf.shape(scores)
-        return (
-            scores,
-            tf.broadcast_to(first, shape),
-            tf.broadcast_to(last, shape),
-        )
+        tokens = (tf.broadcast_to(x, tf.shape(scores)) for x in (first, last))
+        return scores, *tokens
 
     def _has_most_context(self, windows: _Windows, token: tf.Tensor):
-        """Whether no other window shows more of what is around a token.
-
-        The context is the smaller one of those on both sides, plus 1/100 of the
-        window's length; of equals the first window counts. From BERT. The
-        tokens of contexts are <int32>[W, K, 1], and the result <bool>.
-        """
+        """Whether no window shows more around tokens <int32>[W, K, 1]."""
+        # The context is the smaller one of those on both sides, plus 1/100 of
+        # the window's length; of equals the first window counts. From BERT.
         count, step, room, num_tokens = (
-            of_window[:, tf.newaxis, tf.newaxis]
-            for of_window in (
+            values[:, tf.newaxis, tf.newaxis]
+            for values in (
                 tf.gather(windows.counts, windows.question),
                 windows.step,
                 windows.room,
@@ -256,22 +218,28 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         mine = windows.number[:, tf.newaxis]
         return tf.equal(owner, mine)[:, :, tf.newaxis]
 
-    def _answers(self, windows, outputs, context, offsets, candidates):
+    def _answers(self, windows, outputs, context, offsets):
         """The best candidates of each question, as text."""
-        scores, *tokens = (
-            self._of_questions(windows, values, padding)
-            for values, padding in zip(
-                candidates, (-float("inf"), 0, 0), strict=True
-            )
-        )
+
+        def by_question(values, padding=0):
+            """[W, K, K] -> [Q, at least N], windows one behind another."""
+            size = values.shape[1] * values.shape[2]
+            return tf.RaggedTensor.from_row_lengths(
+                tf.reshape(values, [-1]), windows.counts * size, validate=False
+            ).to_tensor(padding, shape=tf.stack([-1, windows.most * size]))
+
+        scores, *tokens = self._candidates(windows, outputs)
+        scores = by_question(scores, -float("inf"))
         # Of equals the first window's, then the likelier start's: its order.
         best = tf.nn.top_k(scores, self.num_answers)
         exists = best.values > -float("inf")
         start, end = (
             self._characters(
-                values, tf.gather(of_all, best.indices, batch_dims=1), exists
+                values,
+                tf.gather(by_question(pairs), best.indices, batch_dims=1),
+                exists,
             )
-            for values, of_all in zip(offsets, tokens, strict=True)
+            for values, pairs in zip(offsets, tokens, strict=True)
         )
         scores = tf.where(exists, best.values, _NO_ANSWER_SCORE)
         copies = tf.repeat(context[:, tf.newaxis], self.num_answers, axis=1)
@@ -299,13 +267,6 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             signatures_lib.TRUNCATED: windows.truncated,
         }
 
-    def _of_questions(self, windows: _Windows, values, padding):
-        """From [W, K, K] to [Q, at least N], the windows one behind another."""
-        size = values.shape[1] * values.shape[2]
-        return tf.RaggedTensor.from_row_lengths(
-            tf.reshape(values, [-1]), windows.counts * size, validate=False
-        ).to_tensor(padding, shape=tf.stack([-1, windows.most * size]))
-
     def _characters(self, offsets, tokens, exists):
         """Offsets of the characters of <int32>[Q, N] tokens, or -1."""
         rows = tf.cast(offsets.row_starts(), tf.int32)[:, tf.newaxis]
@@ -317,15 +278,10 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     def _no_answer_score(self, windows, outputs, best_score):
         """The least score of the windows, <float32>[Q]; from the original."""
         if self.config.answerable_classifier:
-            of_windows = outputs["answerable_logit"]
+            scores, best_score = outputs["answerable_logit"], 0.0
         else:
-            of_windows = (
-                outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
-            )
+            scores = outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
         least = tf.math.unsorted_segment_min(
-            of_windows, windows.question, tf.shape(windows.counts)[0]
+            scores, windows.question, tf.shape(windows.counts)[0]
         )
-        least = tf.minimum(least, -_NO_ANSWER_SCORE)
-        if not self.config.answerable_classifier:
-            least -= best_score
-        return least
+        return tf.minimum(least, -_NO_ANSWER_SCORE) - best_score

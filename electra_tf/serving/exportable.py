@@ -9,8 +9,6 @@ import keras
 from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.inference import detector
 from electra_tf.model import encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
@@ -18,7 +16,7 @@ from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
 
 # Kinds of heads on one text or two.
-_TEXT_KINDS = ("classification", "multi_label_classification", "regression")
+TEXT_KINDS = ("classification", "multi_label_classification", "regression")
 
 # What others are is for the task, or the user, to say.
 _IS_PAIR = {
@@ -39,19 +37,9 @@ class Source:
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
       max_seq_length: Longer inputs are cut, unless there are `windows`.
-      task_name: Scope of the head; "" without one.
-      labels: Names of the classes, in the order of the logits.
-      inside: Of a tagger in IOB1, for each label the number of its kind's I-,
-        -1 for O; none of others.
+      head: The `task_head.TaskHead` that answers; None without one.
       has_pairs: Whether the input is two texts.
       windows: How longer texts are read, as in training; None for the cut.
-      min_value: What is added to a regression model's outputs ...
-      scale: ... after they are multiplied by this, to undo how the labels were
-        scaled.
-      question_answering: Options of that head.
-      lower_cases_words: Whether a tagger's words are tokenized as the original
-        does, which lower-cases whatever the vocabulary.
-      segment: Of a tagger's words; None of other models.
       metadata: What goes into metadata.json beside the model.
     """
 
@@ -60,17 +48,23 @@ class Source:
     tokenizer: tokenization.FullTokenizer
     vocab_file: str
     max_seq_length: int
-    task_name: str = ""
-    labels: tuple[str, ...] = ()
-    inside: tuple[int, ...] = ()
+    head: typing.Any = None
     has_pairs: bool = False
     windows: Windows | None = None
-    min_value: float = 0.0
-    scale: float = 1.0
-    question_answering: QuestionAnsweringConfig | None = None
-    lower_cases_words: bool = False
-    segment: int | None = None
     metadata: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def task_name(self) -> str:
+        """Scope of the head; "" without one."""
+        return self.head.task_name if self.head else ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the logits."""
+        if not self.head or self.kind == "regression":
+            return ()
+        numbers = map(str, range(self.head.num_outputs or 0))
+        return self.head.tags or tuple(numbers)
 
     @property
     def encoder(self) -> encoder.Encoder:
@@ -121,12 +115,12 @@ def load(
     checkpoint = reading.read_checkpoint(model_dir, vocab_file, do_lower_case)
     if kind == kinds.AUTO:
         checkpoint.refuse_other_head(model_dir)
-        kind = _kind_of(checkpoint)
-    if checkpoint.discriminator is None:
-        raise errors.ConfigError(
-            "Expected a checkpoint with a discriminator. Received: "
-            f"{model_dir}, with a generator only"
-        )
+        kind = kinds.ENCODING
+        if "discriminator_predictions/dense/kernel" in checkpoint.tensors:
+            kind = kinds.DETECTION
+        if checkpoint.head is not None:
+            kind = checkpoint.head.kind
+    encoder_sizes = checkpoint.required_sizes(model_dir)
     head = checkpoint.head
     if kind in kinds.TASK_KINDS and (head is None or head.kind != kind):
         raise errors.ConfigError(
@@ -137,7 +131,7 @@ def load(
     is_pair = _reads_pairs(kind, head, has_pairs, model_dir)
     words = checkpoint.required_vocabulary(model_dir)
     vocabulary.write(words, vocab_dir)
-    longest = checkpoint.discriminator.max_position_embeddings
+    longest = encoder_sizes.max_position_embeddings
     # A training on longer ones cut them to the positions.
     trained = min(checkpoint.max_seq_length or longest, longest)
     length = trained if max_seq_length is None else max_seq_length
@@ -146,44 +140,44 @@ def load(
             f"max_seq_length must be from 8 to the {longest} positions of "
             f"{model_dir}. Received: max_seq_length={length}"
         )
-    settings: dict[str, typing.Any] = {}
-    if head is not None and kind in kinds.TASK_KINDS:
+    windows = None
+    if kind not in kinds.TASK_KINDS:
+        head = None
+    elif head is not None:
         checkpoint.warn_of_heads(model_dir)
-        settings = _head_settings(head)
         try:
-            settings["windows"] = head.windows_of(length)
+            windows = head.windows_of(length)
         except ValueError as error:
             raise errors.ConfigError(
                 f"{model_dir} was trained on windows, which do not fit "
                 f"max_seq_length={length}: {error}"
             ) from None
-        if settings["windows"] and is_pair:
+        if windows and is_pair:
             raise errors.ConfigError(
                 f"Expected no pairs, as {model_dir} reads a long text in "
                 "windows. Received: has_pairs=True (--pairs)"
             )
-    num_segments = checkpoint.discriminator.type_vocab_size
+    num_segments = encoder_sizes.type_vocab_size
     if num_segments < 2 and is_pair:
         raise errors.ConfigError(
             "Expected an encoder with a segment for each of two texts. "
             f"Received: {model_dir}, with type_vocab_size={num_segments}"
         )
-    if kind == kinds.DETECTION:
-        model = detector.load_discriminator(checkpoint, model_dir)
-    else:
-        part = kind if kind == kinds.ENCODING else ""
-        model = reading.load_model(model_dir, part, checkpoint)
+    part = "detection" if kind == kinds.DETECTION else kind
+    part = "" if kind in kinds.TASK_KINDS else part
+    model = reading.load_model(model_dir, part, checkpoint)
     source = Source(
         kind=kind,
         model=model,
         tokenizer=tokenization.FullTokenizer(words),
         vocab_file=os.path.join(vocab_dir, vocabulary.VOCAB_FILE),
         max_seq_length=length,
-        has_pairs=is_pair and kind in (*_TEXT_KINDS, kinds.ENCODING),
-        **settings,
+        head=head,
+        has_pairs=is_pair and kind in (*TEXT_KINDS, kinds.ENCODING),
+        windows=windows,
     )
     notes = []
-    if head and kind in _TEXT_KINDS and head.has_pairs is has_pairs is None:
+    if head and kind in TEXT_KINDS and head.has_pairs is has_pairs is None:
         notes.append(
             f"nothing says whether the head {head.task_name!r} takes one text "
             "or two: taken as one (--pairs)"
@@ -191,38 +185,6 @@ def load(
         errors.warn(notes[0])
     metadata = _metadata(source, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(source, metadata=metadata)
-
-
-def _kind_of(checkpoint: Checkpoint) -> str:
-    if checkpoint.head is not None:
-        return checkpoint.head.kind
-    has_head = any(
-        name.startswith("discriminator_predictions/")
-        for name in checkpoint.tensors
-    )
-    return kinds.DETECTION if has_head else kinds.ENCODING
-
-
-def _head_settings(head: task_head.TaskHead) -> dict:
-    """What a fine-tuned head says of inputs and outputs."""
-    settings: dict[str, typing.Any] = {"task_name": head.task_name}
-    if head.kind == "question_answering":
-        settings["question_answering"] = head.question_answering
-        return settings
-    if head.kind == "regression":
-        settings["min_value"], settings["scale"] = head.unit
-    else:
-        numbers = map(str, range(head.num_outputs or 0))
-        settings["labels"] = head.tags or tuple(numbers)
-    if head.kind == "tagging":
-        if head.scheme == "IOB1" and head.labels:
-            numbered = {label: i for i, label in enumerate(head.labels)}
-            settings["inside"] = tuple(
-                numbered.get(f"I{label[1:]}", -1) for label in head.labels
-            )
-        settings["lower_cases_words"] = head.as_original
-        settings["segment"] = head.segment_of_words()
-    return settings
 
 
 def _reads_pairs(
@@ -233,7 +195,7 @@ def _reads_pairs(
 ) -> bool:
     """Whether the input is two texts: as in training, or as is asked for."""
     trained = _IS_PAIR.get(kind)
-    if head is not None and kind in _TEXT_KINDS:
+    if head is not None and kind in TEXT_KINDS:
         trained = head.has_pairs
     if has_pairs is None:
         return bool(trained)
@@ -264,16 +226,16 @@ def _metadata(source: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
     }
     if source.windows is not None:
         metadata["windows"] = source.windows.about()
-    head = checkpoint.head
-    if source.task_name and head and head.pooling != configs.DEFAULT_POOLING:
+    head = source.head
+    if head and head.pooling != configs.DEFAULT_POOLING:
         metadata["pooling"] = head.pooling
     if source.kind == "regression":
-        metadata |= {"min_value": source.min_value, "scale": source.scale}
+        metadata["min_value"], metadata["scale"] = head.unit
     if source.kind == "tagging":
-        metadata["segment"] = source.segment
-        metadata["lower_cases_words"] = source.lower_cases_words
-    if source.question_answering is not None:
-        options = dataclasses.asdict(source.question_answering)
+        metadata["segment"] = head.segment_of_words()
+        metadata["lower_cases_words"] = head.as_original
+    if source.kind == "question_answering":
+        options = dataclasses.asdict(head.question_answering)
         metadata["question_answering"] = options
     return metadata
 

@@ -176,59 +176,28 @@ def words_of(
       The words <string>[B, (words)], the offset of each word's first character
       and that behind its last one, both <int32>[B, (words)].
     """
-    characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
-    codes, row_lengths = characters.flat_values, characters.row_lengths()
-    unique, index = tf.unique(codes)
-    strings = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
-    # White space is what separates two letters without being a word itself.
-    num_words = tokenization.split_into_words(
-        tf.strings.join(["a", strings, "a"])
-    ).row_lengths()
-    is_space = tf.gather(tf.equal(num_words, 2), index)
-    is_punctuation = tf.gather(
-        tf.strings.regex_full_match(strings, tokenization.PUNCTUATION), index
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+    space = rf"[\t\n\r]|{tokenization.NON_ASCII_WHITESPACE}"
+    text = tf.strings.regex_replace(text, space, " ")
+    mark = tokenization.PUNCTUATION
+    other = f"[^{mark[1:-1]} ]"
+    apart = tf.strings.regex_replace(
+        text, f"(^| )({mark}+)({other})", r"\1\2 \3"
     )
-    is_core = ~is_space & ~is_punctuation
-
-    position = tf.ragged.range(row_lengths).flat_values
-    first_in_row = tf.equal(position, 0)
-
-    def before(values, at_start):
-        """Each character's value of the one before it; of all rows in turn."""
-        return tf.concat([[at_start], values], axis=0)[:-1]
-
-    def behind(values, at_end):
-        return tf.concat([values, [at_end]], axis=0)[1:]
-
-    # Chunks are what stands between white space.
-    starts_chunk = ~is_space & (first_in_row | before(is_space, True))
-    chunk = tf.cumsum(tf.cast(starts_chunk, tf.int32))
-    core = tf.cast(is_core, tf.int32)
-    num_chunks = tf.reduce_max(tf.concat([chunk, [0]], axis=0)) + 1
-    num_core = tf.math.unsorted_segment_sum(core, chunk, num_chunks)
-    core_of_others = tf.gather(tf.cumsum(num_core, exclusive=True), chunk)
-    core_before = tf.cumsum(core, exclusive=True) - core_of_others
-    has_begun = core_before + core > 0
-    has_ended = tf.equal(core_before, tf.gather(num_core, chunk))
-    # 0 before a chunk's core, 1 inside, 2 behind it.
-    zone = tf.cast(has_begun, tf.int32) + tf.cast(has_ended, tf.int32)
-    starts_word = ~is_space & (starts_chunk | (zone != before(zone, -1)))
-    ends_word = ~is_space & behind(is_space | starts_word | first_in_row, True)
-
-    def at(mask):
-        return tf.ragged.boolean_mask(
-            characters.with_flat_values(tf.cast(position, tf.int32)),
-            characters.with_flat_values(mask),
-        )
-
-    starts, ends = at(starts_word), at(ends_word)
-    ends = ends.with_flat_values(ends.flat_values + 1)
-    in_words = tf.RaggedTensor.from_row_lengths(
-        tf.boolean_mask(codes, ~is_space),
-        ends.flat_values - starts.flat_values,
-        validate=False,
+    apart = tf.strings.regex_replace(
+        apart, f"({other})({mark}+)( |$)", r"\1 \2\3"
     )
-    words = starts.with_flat_values(
-        tf.strings.unicode_encode(in_words, "UTF-8")
+    words = tf.strings.split(apart, " ")
+    words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
+    # The characters of the words, one after another, are those of the text
+    # without the white space.
+    codes = tf.strings.unicode_decode(text, "UTF-8")
+    places = tf.cast(tf.ragged.range(codes.row_lengths()), tf.int32)
+    places = tf.boolean_mask(places.flat_values, codes.flat_values != ord(" "))
+    lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+    ends = tf.cumsum(lengths)
+    return (
+        words,
+        words.with_flat_values(tf.gather(places, ends - lengths)),
+        words.with_flat_values(tf.gather(places, ends - 1) + 1),
     )
-    return words, starts, ends

@@ -57,11 +57,9 @@ def export(model_dir: str, output_dir: str, **options) -> list[str]:
             # Written last: without it nobody takes new models for earlier ones.
             metadata_file = pathlib.Path(output_dir, predictor.METADATA_FILE)
             metadata_file.unlink(missing_ok=True)
-            with tempfile.TemporaryDirectory(dir=output_dir) as temporary:
-                for name, content in models.items():
-                    path = pathlib.Path(temporary, name)
-                    path.write_bytes(content)
-                    path.replace(os.path.join(output_dir, name))
+            for name, content in models.items():
+                with files.whole_file(os.path.join(output_dir, name)) as path:
+                    pathlib.Path(path).write_bytes(content)
             # With its settings.
             for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
                 shutil.copy(os.path.join(vocab_dir, name), output_dir)

@@ -25,9 +25,7 @@ from electra_tf.serving import (
 )
 
 _MODELS: dict[str, type[signatures.ServedModel]] = {
-    "classification": text_signatures.Classifier,
-    "multi_label_classification": text_signatures.MultiLabelClassifier,
-    "regression": text_signatures.Regressor,
+    **dict.fromkeys(exportable.TEXT_KINDS, text_signatures.TextModel),
     "tagging": token_signatures.Tagger,
     "question_answering": answer_signatures.QuestionAnswerer,
     kinds.ENCODING: token_signatures.Encoder,

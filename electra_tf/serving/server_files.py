@@ -200,8 +200,8 @@ def write_warmup_requests(
             request.model_spec.name = name
             request.model_spec.signature_name = signatures.DEFAULT
             for key, texts in example_inputs.items():
-                of_batch = [texts[i].encode() for i in chosen]
-                request.inputs[key].CopyFrom(tf.make_tensor_proto(of_batch))
+                batch = [texts[i].encode() for i in chosen]
+                request.inputs[key].CopyFrom(tf.make_tensor_proto(batch))
             writer.write(log.SerializeToString())
     return list(map(len, batches))
 

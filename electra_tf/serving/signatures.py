@@ -1,7 +1,6 @@
 """What all exported models have in common."""
 
 import abc
-import dataclasses
 
 import tensorflow as tf
 
@@ -9,7 +8,6 @@ from electra_tf.serving import inputs
 from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
 from electra_tf.text import cleaning as cleaning_lib
-from electra_tf.text import tokenization
 
 # The names of the signatures.
 DEFAULT = "serving_default"
@@ -37,13 +35,7 @@ class ServedModel(tf.Module, abc.ABC):
         self._source = source
         self.tokenizer = source.tokenizer
         # Offsets are those of cleaned text, where text is cleaned.
-        self._plain_tokenizer = self.tokenizer
-        if self.tokenizer.text_cleaning != "none":
-            self._plain_tokenizer = tokenization.FullTokenizer(
-                dataclasses.replace(
-                    self.tokenizer.vocabulary, text_cleaning="none"
-                )
-            )
+        self.plain_tokenizer = self.tokenizer.without_cleaning()
         self.vocab_asset = tf.saved_model.Asset(source.vocab_file)
         # A Keras 3 model loses layers that it holds in lists when it is saved;
         # its variables in a list of their own do not.
@@ -51,9 +43,10 @@ class ServedModel(tf.Module, abc.ABC):
         self.input_names = ("text", "text_pair")[: 1 + source.has_pairs]
         self._run = inputs.in_parts(self.compute, self.TOKENS_AT_ONCE)
 
-    @abc.abstractmethod
     def compute(self, features: Tensors) -> Tensors:
-        """The model's outputs [B, ...] for `tokenization.ENCODER_FEATURES`."""
+        """The outputs [B, ...] for `ENCODER_FEATURES`: those of the head."""
+        source = self._source
+        return dict(source.model(features)["task_outputs"][source.task_name])
 
     @abc.abstractmethod
     def signatures(self) -> dict:
@@ -74,9 +67,19 @@ class ServedModel(tf.Module, abc.ABC):
         text = cleaning_lib.clean(text, cleaning)
         return text, {"cleaned_text": text}
 
-    def tokenize_with_offsets(self, text: tf.Tensor):
-        """`FullTokenizer.tokenize_with_offsets` of texts after `clean`."""
-        return self._plain_tokenizer.tokenize_with_offsets(text)
+    def pack_with_offsets(self, text: tf.Tensor) -> tuple:
+        """Reads texts <string>[B] with the places of their tokens.
+
+        Returns:
+          Ids, starts and ends <int32>[B, (tokens)] of the tokens that are read;
+          these packed; and what the answer says of the texts.
+        """
+        length = self._source.max_seq_length
+        text, said = self.clean(text)
+        whole = self.plain_tokenizer.tokenize_with_offsets(text)
+        tokens = [x[:, : length - 2] for x in whole]
+        said[TRUNCATED] = whole[0].row_lengths() > length - 2
+        return tokens, self.tokenizer.pack_inputs(tokens[:1], length), said
 
     def token_signature(self, answer=dict):
         """The signature on token ids, for whoever tokenizes by himself.
@@ -133,8 +136,9 @@ def numbers(source: Source, outputs: Tensors) -> Tensors:
     if source.kind == "multi_label_classification":
         return {"scores": tf.sigmoid(outputs["logits"])}
     if source.kind == "regression":
-        value = outputs["predictions"] * source.scale + source.min_value
-        return {"value": value}
+        # In the unit of the labels, which training scales.
+        least, scale = source.head.unit
+        return {"value": outputs["predictions"] * scale + least}
     return outputs
 
 

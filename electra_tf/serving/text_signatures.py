@@ -12,21 +12,38 @@ from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
 
 
-class _TextModel(signatures_lib.ServedModel):
-    """A model of one text, or of two.
+class TextModel(signatures_lib.ServedModel):
+    """Labels with their probabilities, or a number, for each text.
+
+    `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
+    pairs) and returns `truncated` and, of a regression, `value` <float32>[B] in
+    the unit of the labels that the model was trained with, else `scores`
+    <float32>[B, C], probabilities in the order of the labels, and `label`
+    <string>[B]: the likeliest one, or of several labels a text all that are
+    likelier than not, with a separator between them. `tokens` returns the same
+    but `truncated` for token ids.
 
     Where the model was trained on windows of long texts, `serving_default` cuts
     them likewise, and gives the mean of what the head says. `tokens` takes what
     fits into the model.
     """
 
-    def compute(self, features):
-        source = self._source
-        return source.model(features)["task_outputs"][source.task_name]
-
     def answer(self, outputs: Tensors) -> Tensors:
-        """From the head's outputs to those of the default signature."""
-        raise NotImplementedError
+        """From the head's outputs to those of the signatures."""
+        answer = signatures_lib.numbers(self._source, outputs)
+        labels = tf.constant(self._source.labels, tf.string)
+        if self._source.kind == "classification":
+            best = tf.argmax(answer["scores"], axis=-1)
+            answer["label"] = tf.gather(labels, best)
+        elif self._source.kind == "multi_label_classification":
+            is_chosen = outputs["logits"] > 0.0
+            names = tf.where(is_chosen, labels[tf.newaxis], "")
+            answer["label"] = tf.strings.reduce_join(
+                tf.ragged.boolean_mask(names, is_chosen),
+                axis=-1,
+                separator=task_head.LABEL_SEPARATOR,
+            )
+        return answer
 
     def signatures(self):
         return {
@@ -37,76 +54,19 @@ class _TextModel(signatures_lib.ServedModel):
         }
 
     def _answer_texts(self, *texts):
-        windows = self._source.windows
+        windows, length = self._source.windows, self._source.max_seq_length
         if windows is not None:
-            return self._answer_long_texts(windows, *texts)
+            length = windows.most_tokens
         features, truncated = inputs.pack_and_compare(
-            self.tokenizer, self._source.max_seq_length, *texts
+            self.tokenizer, length, *texts
         )
-        answer = self.answer(self._run(features))
-        return answer | {signatures_lib.TRUNCATED: truncated}
-
-    def _answer_long_texts(self, windows: windows_lib.Windows, text):
-        """Answers with the mean over each text's windows, as training does."""
-        features, truncated = inputs.pack_and_compare(
-            self.tokenizer, windows.most_tokens, text
-        )
-        cut = windows_lib.cut(features, windows)
-        outputs = self._run(cut.features)
-        answer = self.answer(
-            {
+        if windows is None:
+            outputs = self._run(features)
+        else:  # The mean over each text's windows, as in training.
+            cut = windows_lib.cut(features, windows)
+            outputs = {
                 name: windows_lib.average(values, cut)
-                for name, values in outputs.items()
+                for name, values in self._run(cut.features).items()
                 if values.dtype.is_floating
             }
-        )
-        return answer | {signatures_lib.TRUNCATED: truncated}
-
-
-class Classifier(_TextModel):
-    """The likeliest label, and the probability of each.
-
-    `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
-    pairs) and returns `label` <string>[B], `scores` <float32>[B, C] in the
-    order of the labels, and `truncated`. `tokens` returns the first two for
-    token ids.
-    """
-
-    def answer(self, outputs):
-        scores = tf.nn.softmax(outputs["logits"])
-        labels = tf.constant(self._source.labels)
-        return {
-            "label": tf.gather(labels, tf.argmax(scores, axis=-1)),
-            "scores": scores,
-        }
-
-
-class MultiLabelClassifier(Classifier):
-    """Every label that is likelier than not, and the probability of each.
-
-    Like `Classifier`, but `label` holds all labels of a text in their order,
-    with a separator between them, or is empty.
-    """
-
-    def answer(self, outputs):
-        scores = tf.sigmoid(outputs["logits"])
-        is_chosen = outputs["logits"] > 0.0
-        names = tf.where(is_chosen, tf.constant([self._source.labels]), "")
-        chosen = tf.ragged.boolean_mask(names, is_chosen)
-        return {
-            "label": tf.strings.reduce_join(
-                chosen, axis=-1, separator=task_head.LABEL_SEPARATOR
-            ),
-            "scores": scores,
-        }
-
-
-class Regressor(_TextModel):
-    """A number in the unit of the labels that the model was trained with.
-
-    `serving_default` takes what `Classifier` takes and returns `value`
-    <float32>[B] and `truncated`; `tokens` returns the first.
-    """
-
-    def answer(self, outputs):
-        return signatures_lib.numbers(self._source, outputs)
+        return self.answer(outputs) | {signatures_lib.TRUNCATED: truncated}

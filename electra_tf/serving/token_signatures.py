@@ -43,11 +43,9 @@ class Encoder(signatures_lib.ServedModel):
         }
 
     def signatures(self):
-        length = self._source.max_seq_length
-
-        def of_pairs(text, text_pair):
+        def answer_pairs(text, text_pair):
             packed, truncated = inputs.pack_and_compare(
-                self.tokenizer, length, text, text_pair
+                self.tokenizer, self._source.max_seq_length, text, text_pair
             )
             features = inputs.pad(packed, 2)
             return self._run(features) | {
@@ -55,28 +53,28 @@ class Encoder(signatures_lib.ServedModel):
                 signatures_lib.TRUNCATED: truncated,
             }
 
-        def of_texts(text):
-            text, cleaned = self.clean(text)
-            ids, starts, ends = self.tokenize_with_offsets(text)
-            features = inputs.pad(self.tokenizer.pack_inputs([ids], length), 2)
-
-            def beside_special(offsets):
-                dense = offsets[:, : length - 2].to_tensor(NO_OFFSET)
-                return tf.pad(
-                    dense, [[0, 0], [1, 1]], constant_values=NO_OFFSET
+        def answer_texts(text):
+            (_, *offsets), packed, said = self.pack_with_offsets(text)
+            features = inputs.pad(packed, 2)
+            # Beside those of [CLS] and [SEP].
+            starts, ends = (
+                tf.pad(
+                    x.to_tensor(NO_OFFSET),
+                    [[0, 0], [1, 1]],
+                    constant_values=NO_OFFSET,
                 )
-
+                for x in offsets
+            )
             return self._run(features) | {
                 "input_mask": features["input_mask"],
-                "starts": beside_special(starts),
-                "ends": beside_special(ends),
-                signatures_lib.TRUNCATED: ids.row_lengths() > length - 2,
-                **cleaned,
+                "starts": starts,
+                "ends": ends,
+                **said,
             }
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                of_pairs if self._source.has_pairs else of_texts,
+                answer_pairs if self._source.has_pairs else answer_texts,
                 *self.input_names,
             ),
             signatures_lib.TOKENS: self.token_signature(),
@@ -102,11 +100,7 @@ class Detector(signatures_lib.ServedModel):
 
     def signatures(self):
         def serving_default(text):
-            length = self._source.max_seq_length
-            text, cleaned = self.clean(text)
-            whole = self.tokenize_with_offsets(text)
-            ids, starts, ends = (x[:, : length - 2] for x in whole)
-            features = self.tokenizer.pack_inputs([ids], length)
+            (ids, starts, ends), features, said = self.pack_with_offsets(text)
             probabilities = self._run(features)["probabilities"]
             vocab = tf.constant(self.tokenizer.vocab)
             dense_starts = starts.to_tensor(NO_OFFSET)
@@ -122,8 +116,7 @@ class Detector(signatures_lib.ServedModel):
                 ),
                 "starts": dense_starts,
                 "ends": ends.to_tensor(NO_OFFSET),
-                signatures_lib.TRUNCATED: whole[0].row_lengths() > length - 2,
-                **cleaned,
+                **said,
             }
 
         return {
@@ -149,16 +142,12 @@ class Tagger(signatures_lib.ServedModel):
     """
 
     def compute(self, features):
-        source = self._source
-        input_ids = features["input_ids"]
-        positions = tf.broadcast_to(
-            tf.range(tf.shape(input_ids)[1]), tf.shape(input_ids)
-        )
-        features = features | {
-            f"{source.task_name}_labeled_positions": positions
+        shape = tf.shape(features["input_ids"])
+        positions = tf.broadcast_to(tf.range(shape[1]), shape)
+        name = f"{self._source.task_name}_labeled_positions"
+        return {
+            "logits": super().compute(features | {name: positions})["logits"]
         }
-        outputs = source.model(features)["task_outputs"][source.task_name]
-        return {"logits": outputs["logits"]}
 
     def signatures(self):
         tag_words = inputs.concrete_function(
@@ -179,8 +168,10 @@ class Tagger(signatures_lib.ServedModel):
             return tag_words(tf.RaggedTensor.from_tensor(words))
 
         def answer_tokens(outputs):
-            scores = tf.nn.softmax(outputs["logits"])
-            return {"labels": self._names(scores), "scores": scores}
+            answer = signatures_lib.numbers(self._source, outputs)
+            best = tf.argmax(answer["scores"], axis=-1)
+            labels = tf.constant(self._source.labels)
+            return answer | {"labels": tf.gather(labels, best)}
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
@@ -192,16 +183,12 @@ class Tagger(signatures_lib.ServedModel):
             signatures_lib.TOKENS: self.token_signature(answer_tokens),
         }
 
-    def _names(self, scores: tf.Tensor) -> tf.Tensor:
-        labels = tf.constant(self._source.labels)
-        return tf.gather(labels, tf.argmax(scores, axis=-1))
-
     def _tag_words(self, words: tf.RaggedTensor) -> Tensors:
         """The outputs of the signature `words`."""
         room = self._source.max_seq_length - 2
         tokenize = (
             self.tokenizer.tokenize_uncased
-            if self._source.lower_cases_words
+            if self._source.head.as_original
             else self.tokenizer.tokenize
         )
         tokens = tokenize(words.flat_values)
@@ -218,20 +205,26 @@ class Tagger(signatures_lib.ServedModel):
         kept = inputs.ranges(tokens.values, first, first + num_kept)
         features: Tensors = self.tokenizer.pack_inputs([kept], room + 2)
         # As in training, where it is unlike a text's.
-        features["segment_ids"] = features["input_mask"] * self._source.segment
+        head = self._source.head
+        features["segment_ids"] = (
+            features["input_mask"] * head.segment_of_words()
+        )
         probabilities = tf.nn.softmax(self._run(features)["logits"])
         has_label = fits & (num_tokens > 0)
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
         # Of L tokens, not of W words, which may be many more.
-        of_tokens = (
+        best = (
             tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             tf.reduce_max(probabilities, axis=-1),
         )
         numbers, scores = (
-            tf.gather(values, first_token, batch_dims=1) for values in of_tokens
+            tf.gather(values, first_token, batch_dims=1) for values in best
         )
-        if self._source.inside:  # IOB1: B- is right behind one of its kind.
-            inside = tf.gather(self._source.inside, numbers)
+        if head.scheme == "IOB1" and head.labels:
+            # B- is right behind one of its kind, others are I-.
+            numbered = {label: i for i, label in enumerate(head.labels)}
+            i_labels = [numbered.get(f"I{x[1:]}", -1) for x in head.labels]
+            inside = tf.gather(i_labels, numbers)
             inside = tf.where(has_label, inside, -1)
             before = tf.pad(inside, [[0, 0], [1, 0]], constant_values=-1)
             is_first = (inside >= 0) & (inside != before[:, :-1])

@@ -12,6 +12,7 @@ Shapes: B lines, L length of a packed input.
 """
 
 import collections
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
@@ -34,7 +35,7 @@ def _character_class(*tables: str) -> str:
 
 
 _REMOVED = _character_class(unicode_13_0.REMOVED)
-_NON_ASCII_WHITESPACE = _character_class(unicode_13_0.NON_ASCII_WHITESPACE)
+NON_ASCII_WHITESPACE = _character_class(unicode_13_0.NON_ASCII_WHITESPACE)
 _NONSPACING_MARKS = _character_class(unicode_13_0.NONSPACING_MARK) + "+"
 # RE2 class of the marks that are words by themselves.
 PUNCTUATION = _character_class(unicode_13_0.PUNCTUATION)
@@ -53,10 +54,7 @@ def remove_control_characters(text: tf.Tensor) -> tf.Tensor:
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    """`str.lower`, whatever the locale of the process.
-
-    That of ICU goes by LANG and LC_ALL: under tr_TR it makes of TITLE "tıtle".
-    """
+    """`str.lower`, where ICU makes "tıtle" of TITLE under LANG=tr_TR."""
     text = tf.strings.lower(text)  # ASCII alone, in any locale.
     for upper in _LOWERED_BY_LOCALE:
         text = tf.strings.regex_replace(text, upper, upper.lower())
@@ -92,7 +90,7 @@ def split_into_words(
         text, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore"
     )
     text = remove_control_characters(text)
-    text = tf.strings.regex_replace(text, _NON_ASCII_WHITESPACE, " ")
+    text = tf.strings.regex_replace(text, NON_ASCII_WHITESPACE, " ")
     if do_lower_case and strip_accents:
         text = _lower_without_accents(text)
     elif do_lower_case:
@@ -110,10 +108,7 @@ def count_words(
         words = split_into_words(
             tf.constant(lines, tf.string), do_lower_case, strip_accents
         )
-        unique, _, counts = tf.unique_with_counts(words.flat_values, tf.int64)
-        totals.update(
-            dict(zip(unique.numpy(), counts.numpy().tolist(), strict=True))
-        )
+        totals.update(words.flat_values.numpy().tolist())
     return collections.Counter(
         {word.decode("utf-8"): count for word, count in totals.items()}
     )
@@ -173,6 +168,13 @@ class FullTokenizer(tf.Module):
             unknown_token=vocabulary_lib.UNK_TOKEN,
             no_pretokenization=True,
         )
+
+    def without_cleaning(self) -> "FullTokenizer":
+        """That of cleaned text, which can say where its tokens are."""
+        if self.text_cleaning == "none":
+            return self
+        vocabulary = dataclasses.replace(self.vocabulary, text_cleaning="none")
+        return FullTokenizer(vocabulary)
 
     @property
     def vocab(self) -> list[str]:
@@ -269,24 +271,22 @@ class FullTokenizer(tf.Module):
         first_byte = tf.repeat(before[:-1] - at_row, pieces.row_lengths())
         row_splits = tf.gather(pieces.row_splits, words.row_splits)
 
-        def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
+        def by_row(values: tf.Tensor) -> tf.RaggedTensor:
             return tf.RaggedTensor.from_row_splits(
                 values, row_splits, validate=False
             )
 
         first, last = _characters_of_bytes(
             self._bytes_of_characters(text),
-            of_rows(first_byte + tf.cast(starts.values, tf.int32)),
-            of_rows(first_byte + ends_in_word - 1),
+            by_row(first_byte + tf.cast(starts.values, tf.int32)),
+            by_row(first_byte + ends_in_word - 1),
         )
-        return of_rows(pieces.values), of_rows(first), of_rows(last + 1)
+        return by_row(pieces.values), by_row(first), by_row(last + 1)
 
     def _bytes_of_characters(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Bytes <int32>[B, (characters)] that each leaves in the words.
-
-        Every step of `split_into_words` works on single characters, but for
-        the final sigma, which is as long as the other one.
-        """
+        """Bytes <int32>[B, (characters)] that each leaves in the words."""
+        # Every step of `split_into_words` works on single characters, but for
+        # the final sigma, which is as long as the other one.
         characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
         unique, index = tf.unique(characters.flat_values)
         words = split_into_words(
@@ -365,26 +365,18 @@ def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
 def _characters_of_bytes(
     num_bytes: tf.RaggedTensor, *positions: tf.RaggedTensor
 ) -> list[tf.Tensor]:
-    """The characters in which some bytes lie, as offsets in their rows.
-
-    Args:
-      num_bytes: <int32>[B, (characters)], bytes of each character.
-      *positions: <int32>[B, (n)], numbers of bytes within their rows.
-
-    Returns:
-      For each of the positions its characters, <int32>[all n].
-    """
+    """Bytes of rows, <int32>[B, (n)] -> their characters, <int32>[all n]."""
     ends = tf.cumsum(num_bytes.flat_values)
     before = tf.concat([[0], ends], axis=0)
     first_byte = tf.gather(before, num_bytes.row_starts())
     first_character = tf.cast(num_bytes.row_starts(), tf.int32)
-    found = []
+    characters = []
     for rows in positions:
         row_lengths = rows.row_lengths()
         byte = rows.flat_values + tf.repeat(first_byte, row_lengths)
         character = tf.searchsorted(ends, byte, side="right")
-        found.append(character - tf.repeat(first_character, row_lengths))
-    return found
+        characters.append(character - tf.repeat(first_character, row_lengths))
+    return characters
 
 
 def _truncate_pair(

@@ -95,17 +95,6 @@ class Vocabulary:
             if not (token.startswith("[") and token.endswith("]"))
         )
 
-    def case_notes(self) -> list[str]:
-        """What `lower_cases` had to take from the tokens, if anything."""
-        if self.do_lower_case is not None:
-            return []
-        lower = self.lower_cases()
-        return [
-            f"nothing says whether text is lower-cased: taken as {lower}, "
-            f"since the vocabulary has {'no ' if lower else ''}capitals "
-            "(electra-tf convert --do-lower-case says it)"
-        ]
-
     def settled(self) -> "Vocabulary":
         """The same, with `lower_cases` and `strips_accents` written down."""
         known = dataclasses.replace(self, do_lower_case=self.lower_cases())
@@ -161,15 +150,16 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
             "Build one with: electra-tf build-vocab --corpus_dir=CORPUS "
             f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
         )
-    found = load(vocab_file)
-    if len(found.tokens) != vocab_size:
+    vocabulary = load(vocab_file)
+    if len(vocabulary.tokens) != vocab_size:
         raise ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "
             f"Received: vocab_size={vocab_size}, but {vocab_file} has "
-            f"{len(found.tokens)} entries; --gin_param="
-            f"EncoderConfig.vocab_size={len(found.tokens)} takes all of them"
+            f"{len(vocabulary.tokens)} entries; --gin_param="
+            f"EncoderConfig.vocab_size={len(vocabulary.tokens)} takes all of "
+            "them"
         )
-    return found
+    return vocabulary
 
 
 def is_spelled(token: str) -> bool:
@@ -308,16 +298,16 @@ def read(
 
 
 def warn_of_other_tokens(
-    ours: Sequence[str], theirs: Sequence[str], name: str | os.PathLike
+    tokens: Sequence[str], learned: Sequence[str], name: str | os.PathLike
 ) -> None:
     """Warns where tokens are others than those that a model has learned.
 
     Args:
-      ours: In the order of their ids.
-      theirs: Likewise, of the model.
-      name: What the warning calls `ours`.
+      tokens: In the order of their ids.
+      learned: Likewise, of the model.
+      name: What the warning calls `tokens`.
     """
-    pairs = enumerate(zip(ours, theirs, strict=False))
+    pairs = enumerate(zip(tokens, learned, strict=False))
     other = [(i, a, b) for i, (a, b) in pairs if a != b]
     if other:
         i, a, b = other[0]
@@ -328,32 +318,32 @@ def warn_of_other_tokens(
 
 
 def in_place_of(
-    of_model: Vocabulary | None, given: Vocabulary, name: str | os.PathLike
+    trained: Vocabulary | None, given: Vocabulary, name: str | os.PathLike
 ) -> Vocabulary:
     """A vocabulary of the user's in place of that of a model.
 
     Warns where its tokens, or what is done to text, are others.
 
     Args:
-      of_model: What the model has learned with, if that is known.
+      trained: What the model has learned with, if that is known.
       given: Text is treated as for the model where nothing beside it says how,
         and cleaned as for the model where no cleaning is named.
       name: Of the file.
     """
-    if of_model is None:
+    if trained is None:
         return given
-    warn_of_other_tokens(given.tokens, of_model.tokens, name)
+    warn_of_other_tokens(given.tokens, trained.tokens, name)
     if given.do_lower_case is None:
-        given = dataclasses.replace(of_model, tokens=given.tokens)
+        given = dataclasses.replace(trained, tokens=given.tokens)
     elif given.text_cleaning == "none":
-        cleaning = of_model.text_cleaning
+        cleaning = trained.text_cleaning
         given = dataclasses.replace(given, text_cleaning=cleaning)
-    ours, theirs = given.treatment(), of_model.treatment()
-    for setting, value in ours.items():
-        if theirs.get(setting, value) != value:
+    learned = trained.treatment()
+    for setting, value in given.treatment().items():
+        if learned.get(setting, value) != value:
             errors.warn(
                 f"{os.fspath(name)} is for {setting}={value}, the "
-                f"model has learned with {theirs[setting]}"
+                f"model has learned with {learned[setting]}"
             )
     return given
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints import sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text.vocabulary import Vocabulary
@@ -44,6 +44,18 @@ def encoder_alone(tokens=None, **changes) -> Checkpoint:
         config,
         vocabulary=tokens and Vocabulary(tuple(tokens), True, True),
     )
+
+
+# Of text pairs, for the encoders of other libraries.
+INPUTS = helpers.inputs([0, 1, 2]) | {
+    "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
+}
+
+
+def sequence_output(checkpoint) -> np.ndarray:
+    """What the encoder of a checkpoint, which has nothing else, computes."""
+    (output,) = verify.forward(checkpoint, INPUTS).values()
+    return output
 
 
 def assert_close(received, expected) -> None:

@@ -5,12 +5,9 @@ import json
 import pytest
 
 from electra_tf import detect
-from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.formats import original
 from electra_tf.inference import judged_text
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
 from tests import helpers
-from tests.checkpoints import models
 
 
 @pytest.fixture
@@ -43,23 +40,6 @@ def test_json_and_page_of_the_command(model_dir, tmp_path, capsys):
     assert "&lt;<rt>" in content and "<b>" not in content
 
 
-def test_says_what_is_assumed(tmp_path, capsys):
-    encoder = helpers.encoder_config(hidden_size=64, num_attention_heads=1)
-    shapes = sizes.encoder_shapes(encoder, "electra")
-    shapes |= sizes.discriminator_head_shapes(encoder)
-    tensors = models.random_tensors(shapes)
-    changes = {"tensors": tensors, "discriminator": encoder, "generator": None}
-    original.write(models.pretrained(**changes), str(tmp_path))
-    flags = [f"--checkpoint={tmp_path}", "wa"]
-    assert detect.main(flags) == 0
-    assert capsys.readouterr().err == ""
-    (tmp_path / "hparams.json").unlink()
-    assert detect.main(flags) == 0
-    error = capsys.readouterr().err
-    assert "assumed: num_attention_heads=1, hidden_act=gelu" in error
-    assert error.startswith("electra-tf detect: ") and error.count("\n") == 1
-
-
 JUDGED = JudgedText(
     "The\x1b[2J  ate \u4e2d",
     [
@@ -84,18 +64,3 @@ def test_one_character_of_several_tokens_is_shown_once():
     judged = JudgedText("a\u2105b", [JudgedToken(*token) for token in tokens])
     shown = [(True, 0, 1, 0.1), (True, 1, 2, 0.6), (True, 2, 3, 0.3)]
     assert list(judged_text.pieces(judged)) == shown
-
-
-def test_mistakes_end_in_one_line(tmp_path, capsys):
-    for flags, message in (
-        (["wa"], "the following arguments are required: --checkpoint"),
-        (["--checkpoint=x", "--file=none", "a"], "not both. Received: 1 text"),
-        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
-        ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
-    ):
-        try:
-            assert detect.main(flags) == 1
-        except SystemExit as ended:
-            assert ended.code == 2
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1

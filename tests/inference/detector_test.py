@@ -88,16 +88,13 @@ def test_a_long_text_is_judged_with_the_most_context(pretrained, loaded):
         )
 
 
-def write_settings(folder, do_lower_case, **more):
-    settings = dict.fromkeys(("do_lower_case", "strip_accents"), do_lower_case)
-    (folder / "vocab.txt.json").write_text(json.dumps(settings | more))
-
-
 def test_where_texts_are_cleaned_the_cleaned_text_is_judged(
     pretrained, loaded, tmp_path
 ):
     shutil.copytree(pretrained[0], tmp_path, dirs_exist_ok=True)
-    write_settings(tmp_path, True, text_cleaning="kcelectra")
+    settings: dict = dict.fromkeys(("do_lower_case", "strip_accents"), True)
+    settings["text_cleaning"] = "kcelectra"
+    (tmp_path / "vocab.txt.json").write_text(json.dumps(settings))
     with notices.heard() as lines:
         found = detector.Detector(str(tmp_path))
     assert "texts are cleaned first (kcelectra)" in lines[-1]
@@ -114,26 +111,7 @@ def test_checkpoints_without_the_head_are_refused(pretrained, tmp_path):
         detector.Detector(*paths)
 
 
-def test_a_vocabulary_of_the_user_is_compared_with_the_models(tmp_path):
-    helpers.write_pretrained(tmp_path / "model")
-    helpers.write_vocab(tmp_path / "model")
-    write_settings(tmp_path / "model", False)
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
-    with notices.heard() as lines:
-        found = detector.Detector(str(tmp_path / "model"), str(path))
-    assert any("14 tokens of" in line for line in lines)
-    assert not found._tokenizer.do_lower_case
-
-
-def test_a_missing_or_foreign_vocabulary_is_refused(tmp_path):
-    model_dir = tmp_path / "model"
-    helpers.write_pretrained(model_dir)
+def test_a_missing_vocabulary_is_refused(tmp_path):
+    helpers.write_pretrained(tmp_path)
     with pytest.raises(ValueError, match="found none: name it with --vocab-f"):
-        detector.Detector(str(model_dir))
-    with pytest.raises(ValueError, match="none.txt, which does not exist"):
-        detector.Detector(str(model_dir), str(tmp_path / "none.txt"))
-    other = tmp_path / "other.txt"
-    other.write_text("\n".join([*helpers.VOCAB, "more"]))
-    with pytest.raises(ValueError, match="20 entries.*Received: 21 entries"):
-        detector.Detector(str(model_dir), str(other))
+        detector.Detector(str(tmp_path))

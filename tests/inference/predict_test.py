@@ -312,14 +312,6 @@ def test_a_file_of_another_kind_has_no_texts(tmp_path, name, content, message):
         list(text_lines.read_batches([], str(path), 2))
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.NDJSON"])
-def test_lines_may_be_objects_where_they_are_read(tmp_path, name):
-    path = tmp_path / name
-    path.write_text("{}\n")
-    (batch,) = text_lines.read_batches([], str(path), 2, takes_objects=True)
-    assert [line.content for line in batch] == [b"{}"]
-
-
 def test_numbers_that_are_none_are_no_answer(exported, capsys, monkeypatch):
     def broken(self, rows):
         self.signature = lambda **_: {"value": tf.constant([math.nan])}

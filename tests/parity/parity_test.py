@@ -131,7 +131,7 @@ def _change_figure_of_unknown_name(path: pathlib.Path) -> None:
 
 
 def _change_variable(prefix: pathlib.Path, name: str) -> None:
-    tensors = original.read_original_checkpoint(str(prefix))
+    tensors = dict(original.open_by_name(str(prefix)))
     tensors[name] = tensors[name] + 0.01
     _write_checkpoint(prefix, tensors)
 

@@ -89,13 +89,13 @@ class _RealCheckpoint:
         report = helpers.load_original(str(self.folder), variables)
         yield self._check(
             f"pre-training: {name} loads by path",
-            len(report.missing),
+            len(report["missing"]),
             0,
             "info.json:pretraining_hparams",
             "info.json:vocab",
-            *(f"{name}:{variable}" for variable in report.used),
+            *(f"{name}:{variable}" for variable in report["used"]),
         )
-        tensors = original.read_original_checkpoint(prefix)
+        tensors = original.open_by_name(prefix)
         optimizer = optimization.AdamWeightDecay(
             original_configs.optimizer_config(arguments),
             arguments["num_train_steps"],
@@ -107,7 +107,7 @@ class _RealCheckpoint:
         }
         golden = {
             slot: list(tensors[slot].shape)
-            for slot in report.unused
+            for slot in report["unused"]
             if re.search("/adam_[mv]$", slot)
         }
         yield self._check(
@@ -231,10 +231,10 @@ class _RealCheckpoint:
         report = helpers.load_original(str(self.folder / name), variables)
         yield self._check(
             f"fine-tuning: {name} loads by path",
-            len(report.missing) + len(set(report.unused) - {"global_step"}),
+            len(report["missing"]) + len({*report["unused"]} - {"global_step"}),
             0,
-            *(f"{name}:{variable}" for variable in report.used),
-            *(f"{name}:{variable}" for variable in report.unused),
+            *(f"{name}:{variable}" for variable in report["used"]),
+            *(f"{name}:{variable}" for variable in report["unused"]),
         )
         tokenizer = helpers.make_tokenizer(self.vocab_file)
         for split in PREDICTION_FILES:

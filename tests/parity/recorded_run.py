@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.training import optimization
 from tests import helpers
@@ -155,7 +154,7 @@ class RecordedRun:
             for name, values in self.batches.items()
         }
 
-    def load(self, step: int) -> LoadReport:
+    def load(self, step: int) -> dict[str, list[str]]:
         return helpers.load_original(
             str(self.folder / f"model.ckpt-{step}"),
             self.model.trainable_variables,
@@ -179,17 +178,16 @@ class RecordedRun:
     def check_initial_checkpoint(self) -> Iterator[Check]:
         report = self.load(0)
         yield self.check(
-            f"checkpoint 0: {len(report.used)} variables loaded",
-            len(report.missing) + len(set(report.unused) - {"global_step"}),
+            f"checkpoint 0: {len(report['used'])} variables loaded",
+            len(report["missing"]) + len({*report["unused"]} - {"global_step"}),
             0,
-            *(f"model.ckpt-0:{name}" for name in report.used),
+            *(f"model.ckpt-0:{name}" for name in report["used"]),
         )
         yield self._check_global_step(0, self._tensors(0))
 
     def _tensors(self, step: int) -> dict[str, np.ndarray]:
-        return original.read_original_checkpoint(
-            str(self.folder / f"model.ckpt-{step}")
-        )
+        prefix = str(self.folder / f"model.ckpt-{step}")
+        return dict(original.open_by_name(prefix))
 
     def _check_global_step(self, step: int, tensors: dict) -> Check:
         return self.check(

@@ -99,7 +99,7 @@ def ask(signature, rows):
 def evaluate(found, rows):
     """What fine-tuning's evaluation says."""
     task = question_answering.QuestionAnsweringTask(
-        "squad", "", found.question_answering, v2=True
+        "squad", "", found.head.question_answering, v2=True
     )
     examples = [
         passages.QuestionAnsweringExample(
@@ -131,7 +131,7 @@ def test_answers_as_the_evaluation(loaded):
     assert texts_of(answer) == list(expected.texts.values())
     odds = np.array(list(expected.null_odds.values()))
     np.testing.assert_allclose(answer["no_answer_score"], odds, atol=1e-5)
-    threshold = found.question_answering.qa_na_threshold
+    threshold = found.head.question_answering.qa_na_threshold
     assert answer["answerable"].tolist() == (odds <= threshold).tolist()
     # The questions tell something: not all answers are the same place.
     assert len(set(answer["start"])) > 2

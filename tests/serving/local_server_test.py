@@ -209,13 +209,6 @@ def test_answers_at_once_are_not_mixed_up(ask, expected):
     )
 
 
-def test_a_newer_folder_without_a_model_is_passed_over(exported, tmp_path):
-    (tmp_path / "1").symlink_to(exported.path)
-    (tmp_path / "2").mkdir()
-    model = local_server.RestModel(str(tmp_path))
-    assert model.version == 1
-
-
 @pytest.mark.parametrize("name", ["", "no", "file", "letters"])
 def test_what_is_no_export_is_one_line(exported, tmp_path, name, capsys):
     (tmp_path / "file").touch()

@@ -1,7 +1,6 @@
 """Tests of serving/on_device.py."""
 
 import os
-import types
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.checkpoints.formats import electra_tf_format
-from electra_tf.serving import exportable, on_device, saved_model, signatures
+from electra_tf.serving import exportable, on_device, saved_model
 from tests import helpers
 from tests.checkpoints import models
 from tools import export_saved_model
@@ -108,24 +107,6 @@ def test_a_taggers_words_are_in_its_segment(tagger):
         features["segment_ids"], segment * features["input_mask"]
     )
     assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
-
-
-def test_answers_are_numbers():
-    logits = tf.constant([[0.0, 0.0, 1e9]])
-
-    def answer(outputs, **about):
-        found = types.SimpleNamespace(**about)
-        (value,) = signatures.numbers(found, outputs).values()
-        return value.numpy().tolist()
-
-    for kind, expected in (
-        ("classification", [[0.0, 0.0, 1.0]]),
-        ("tagging", [[0.0, 0.0, 1.0]]),
-        ("multi_label_classification", [[0.5, 0.5, 1.0]]),
-    ):
-        assert answer({"logits": logits}, kind=kind) == expected
-    half = {"predictions": tf.constant([0.5])}
-    assert answer(half, kind="regression", scale=4.0, min_value=1.0) == [3.0]
 
 
 @pytest.mark.dear

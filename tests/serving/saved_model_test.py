@@ -45,7 +45,6 @@ print(json.dumps({
     "outputs": sorted(call.structured_outputs),
     "all": ask(texts),
     "none": ask([]),
-    "each": [ask([text]) for text in texts],
 }, default=list))
 """
 
@@ -77,15 +76,6 @@ def test_answers_raw_text(answers):
     # Of no text there is an answer, too.
     assert answers["none"]["shapes"] == [[0], [0, 3]]
     assert answers["none"]["dtypes"] == ["string", "float32"]
-
-
-def test_an_answer_does_not_depend_on_the_batch(answers):
-    for text, one, scores in zip(
-        TEXTS, answers["each"], answers["all"]["scores"], strict=True
-    ):
-        np.testing.assert_allclose(
-            one["scores"], [scores], atol=1e-5, err_msg=repr(text)
-        )
 
 
 def test_answers_as_the_best_model(exported, answers):
@@ -216,17 +206,6 @@ def assert_refused(match, model_dir, output, **options):
     with pytest.raises(ValueError, match=match):
         saved_model.export(str(model_dir), str(output), **options)
     assert not os.path.exists(output)
-
-
-def test_refuses_what_is_no_fine_tuned_model(tmp_path):
-    output = tmp_path / "exported"
-    assert_refused("^Expected a checkpoint: ", tmp_path / "model", output)
-    helpers.write_pretrained(tmp_path / "model")
-    assert_refused(
-        "with no fine-tuned head$",
-        *(tmp_path / "model", output),
-        kind="classification",
-    )
 
 
 @pytest.mark.parametrize("name", ["results.json", "model.json"])

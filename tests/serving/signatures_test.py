@@ -104,7 +104,7 @@ def tagging_features(found, labels, sentences):
     task = tagging.TaggingTask(
         found.task_name, {}, as_original=False, labels=labels
     )
-    task.segment = found.segment
+    task.segment = found.head.segment_of_words()
     examples = [
         tagging.TaggingExample(i, words, (labels[0],) * len(words))
         for i, words in enumerate(sentences)
@@ -207,7 +207,7 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
 def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
     found, signatures = pairs
     monkeypatch.setattr(
-        saved_model.text_signatures.Classifier, "TOKENS_AT_ONCE", 3 * LENGTH
+        saved_model.text_signatures.TextModel, "TOKENS_AT_ONCE", 3 * LENGTH
     )
     in_parts = saved_model.make_served_model(found).signatures()
     request = {"text": strings(TEXTS * 5), "text_pair": strings(PAIRS * 5)}
@@ -453,7 +453,7 @@ def test_a_length_that_training_cut_is_cut_again(load):
 def test_says_what_no_file_says(load):
     with notices.heard() as lines:
         found = load(with_head(models.finetuned("tagging", 4), segment=None))
-    assert (found.segment, found.metadata["segment"]) == (1, 1)
+    assert found.metadata["segment"] == 1
     assert "nothing says in which segment the tagger reads" in lines[0]
     (line,) = notices.of(load, models.finetuned())
     assert "taken as one (--pairs)" in line

@@ -83,11 +83,6 @@ def test_equals_plain_python(cleaning):
         assert found == _reference(text, keeps_emoji), text
 
 
-def test_an_unknown_cleaning():
-    with pytest.raises(ValueError, match="none, kcelectra, .*: 'koelectra'"):
-        cleaning_lib.check("koelectra")
-
-
 def test_in_a_graph():
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def clean(text):

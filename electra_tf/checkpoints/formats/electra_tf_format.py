@@ -61,7 +61,11 @@ def read(path: str) -> Checkpoint:
     model_dir = _model_dir(path)
     if model_dir is None:
         raise CheckpointError(f"Expected a model directory. Received: {path}")
-    record = _read_record(model_dir)
+    record_file = os.path.join(model_dir, model_directory.CONFIG_FILE)
+    record = read_json(record_file, **_FIELDS)
+    model_directory.refuse_other_format(record, record_file)
+    section = _SECTIONS[record["class"]]
+    check_fields(record, record_file, [section] if section else [])
     prefix = _prefix(path, model_dir, record)
     saved = tensor_files.TensorsOnDisk(prefix)
     tensors = dict(_part(saved, "model"))
@@ -80,7 +84,6 @@ def read(path: str) -> Checkpoint:
         )
     known = _known_settings(record, model_dir)
     checkpoint = sizes.read_sizes(tensors, prefix, known)
-    section = _SECTIONS[record["class"]]
     settings = record[section] if section else record
     electric = "electric_objective" if section == "model" else "is_electric"
     data = record.get("data") or {}
@@ -147,16 +150,6 @@ def _model_dir(path: str | os.PathLike) -> str | None:
         return None
     record = read_json(os.path.join(folder, model_directory.CONFIG_FILE))
     return folder if record.get("class") in tuple(_SECTIONS) else None
-
-
-def _read_record(model_dir: str) -> dict:
-    """What config.json says, in the types that are read here."""
-    path = os.path.join(model_dir, model_directory.CONFIG_FILE)
-    record = read_json(path, **_FIELDS)
-    model_directory.refuse_other_format(record, path)
-    section = _SECTIONS[record["class"]]
-    check_fields(record, path, [section] if section else [])
-    return record
 
 
 def _prefix(path: str, model_dir: str, record: dict) -> str:

@@ -311,7 +311,9 @@ def _models(
     tensors, head = checkpoint.tensors, checkpoint.head
 
     def pretrained(part: str) -> dict[str, np.ndarray]:
-        return names.to_transformers(tensors, names.head_names(tensors, part))
+        there = [n for n in names.HEAD_NAMES if n in tensors]
+        there = [n for n in there if n.startswith(part)]
+        return names.to_transformers(tensors, there)
 
     models = {}
     scope = sizes.masked_lm_encoder(tensors)

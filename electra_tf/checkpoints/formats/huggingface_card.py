@@ -52,6 +52,18 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
       path: What the folder is going to be called.
       source: What they were converted from, such as "a KerasHub preset".
     """
+    vocab, head, said = checkpoint.vocabulary, checkpoint.head, []
+    if vocab is not None:
+        case = "lower-cased" if vocab.lower_cases() else "cased"
+        said.append(f"text is {case}")
+    if head is not None and head.labels:
+        said.append(f"labels: {', '.join(head.labels)}")
+    if head is not None and head.kind == "regression":
+        least, scale = head.unit
+        said.append(f"an output of y says {scale:g} y + {least:g}")
+    if head is not None and head.kind == "tagging":
+        segment = head.segment_of_words()
+        said.append(f"words are read in segment {segment} (token_type_ids)")
     for part in hub_files.parts(folder):
         config = read_json(os.path.join(part, hub_files.CONFIG_FILE))
         architecture = hub_files.architecture(config)
@@ -62,7 +74,10 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
         names = os.path.abspath(place).split(os.sep)
         is_part = names[-1] in hub_files.SUBDIRECTORIES
         facts = [
-            *_facts(checkpoint, config),
+            f"{config['num_hidden_layers']} layers, {config['hidden_size']} "
+            f"wide, a vocabulary of {config['vocab_size']} tokens, "
+            f"{config['max_position_embeddings']} positions",
+            *said,
             f"converted from {source} by electra_tf {electra_tf.__version__}",
         ]
         card = _CARD.format(
@@ -74,31 +89,10 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
         texts = '"the chef ate the meal"'
         if tag == "question-answering":
             texts = f'"who ate?", {texts}'
-        elif checkpoint.head and checkpoint.head.has_pairs:
+        elif head and head.has_pairs:
             texts += ', "somebody ate"'
-        if checkpoint.vocabulary is not None:
+        if vocab is not None:
             card += _USE.format(
                 architecture=architecture, path=place, texts=texts
             )
         write_atomically(os.path.join(part, "README.md"), card)
-
-
-def _facts(checkpoint: Checkpoint, config: dict) -> list[str]:
-    vocab, head = checkpoint.vocabulary, checkpoint.head
-    facts = [
-        f"{config['num_hidden_layers']} layers, {config['hidden_size']} wide, "
-        f"a vocabulary of {config['vocab_size']} tokens, "
-        f"{config['max_position_embeddings']} positions"
-    ]
-    if vocab is not None:
-        case = "lower-cased" if vocab.lower_cases() else "cased"
-        facts.append(f"text is {case}")
-    if head is not None and head.labels:
-        facts.append(f"labels: {', '.join(head.labels)}")
-    if head is not None and head.kind == "regression":
-        least, scale = head.unit
-        facts.append(f"an output of y says {scale:g} y + {least:g}")
-    if head is not None and head.kind == "tagging":
-        segment = head.segment_of_words()
-        facts.append(f"words are read in segment {segment} (token_type_ids)")
-    return facts

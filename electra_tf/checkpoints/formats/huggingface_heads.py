@@ -6,6 +6,7 @@ classification has one layer more than the original's; see `_both_signs`.
 Shapes: C labels, D hidden.
 """
 
+import re
 import typing
 from collections.abc import Mapping
 
@@ -63,7 +64,9 @@ def read_head(
     if missing := set(names.values()) - set(rest):
         raise CheckpointError(f"{folder} lacks the tensor {min(missing)}")
     tensors = {n: transposed(n, rest[there]) for n, there in names.items()}
-    name = task_heads.task_name_of(config.get("finetuning_task"), kind)
+    name = str(config.get("finetuning_task"))
+    if name == "None" or not re.fullmatch(r"[A-Za-z0-9_.\-]+", name):
+        name = kind
     num_outputs = len(tensors["dense/bias"])
     expected = {"question_answering": 2, "regression": 1}.get(kind, num_outputs)
     if num_outputs != expected:
@@ -84,7 +87,7 @@ def read_head(
         head = TaskHead(
             kind,
             name,
-            _read_labels(config, kind, num_outputs, folder),
+            _read_labels(config, num_outputs, folder),
             num_outputs,
             "gelu" if "hidden/kernel" in tensors else None,
             unit,
@@ -123,8 +126,12 @@ def _names(kind: str) -> dict[str, str]:
     }
 
 
+def _numbered(num_outputs: int) -> tuple[str, ...]:
+    return tuple(f"LABEL_{i}" for i in range(num_outputs))
+
+
 def _read_labels(
-    config: dict, kind: str, num_outputs: int, folder: str
+    config: dict, num_outputs: int, folder: str
 ) -> tuple[str, ...] | None:
     """The names of the classes, unless they are numbers only."""
     names = config.get("id2label")
@@ -137,12 +144,7 @@ def _read_labels(
             f"{', '.join(sorted(names)[:8])}"
         )
     labels = tuple(str(names[str(i)]) for i in range(num_outputs))
-    return None if labels == _default_labels(kind, num_outputs) else labels
-
-
-def _default_labels(kind: str, num_outputs: int | None) -> tuple[str, ...]:
-    usual = 1 if kind == "regression" else 2
-    return tuple(f"LABEL_{i}" for i in range(num_outputs or usual))
+    return None if labels == _numbered(num_outputs) else labels
 
 
 def write_head(
@@ -163,7 +165,7 @@ def write_head(
             ]
             tensors[f"dense/{weight}"] = np.concatenate(both, axis=-1)
     else:
-        labels = head.labels or _default_labels(head.kind, head.num_outputs)
+        labels = head.labels or _numbered(len(tensors["dense/bias"]))
         config["num_labels"] = len(labels)
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}

@@ -63,11 +63,7 @@ GELU_NOTE = (
 
 @contextlib.contextmanager
 def _in_one_line(source: str) -> Iterator[None]:
-    """What KerasHub, Keras and h5py raise for what does not fit or is damaged.
-
-    Raises:
-      CheckpointError: In its place.
-    """
+    """A CheckpointError in place of what KerasHub, Keras and h5py raise."""
     try:
         yield
     except (
@@ -98,6 +94,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
       CheckpointError: If it is not the preset of an ElectraBackbone, or is
         damaged.
     """
+    import keras_hub
+
     path = os.fspath(path)
     backbone = _load(path)
     try:
@@ -111,7 +109,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     weights = {variable.path: variable for variable in backbone.weights}
     tensors = {
         # Attention kernels have an axis for the heads there.
-        name: weights.pop(_path(name)).numpy().reshape(shape)
+        name: weights.pop(names.kerashub(name)).numpy().reshape(shape)
         for name, shape in sizes.encoder_shapes(config, "electra").items()
     }
     unused = sorted(weights)
@@ -119,10 +117,18 @@ def read(path: str | os.PathLike) -> Checkpoint:
     gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
+    vocab = None
+    if os.path.exists(os.path.join(path, "tokenizer.json")):
+        with _in_one_line(path):
+            tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
+            tokens = tuple(tokenizer.get_vocabulary())
+            vocabulary.validate_vocab(tokens, path)
+        lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
+        vocab = Vocabulary(tokens, lower, strip)
     return Checkpoint(
         tensors,
         discriminator=config,
-        vocabulary=_read_vocabulary(path),
+        vocabulary=vocab,
         unused=tuple(unused),
         assumed=("initializer_range",),
     )
@@ -148,10 +154,16 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
         errors.warn(GELU_NOTE)
     checkpoint.check_vocabulary(path)
     # Before the large part: a vocabulary may be refused.
-    vocab = checkpoint.vocabulary
-    tokenizer = _tokenizer(vocab) if vocab is not None else None
-    if tokenizer is None:
+    if (vocab := checkpoint.vocabulary) is None:
         errors.warn("no tokenizer is written, for want of a vocabulary")
+    else:
+        vocabulary.refuse_odd_tokens(vocab.tokens)
+        with _in_one_line("the vocabulary"):
+            tokenizer = keras_hub.models.ElectraTokenizer(
+                vocabulary=list(vocab.tokens),
+                lowercase=vocab.lower_cases(),
+                strip_accents=vocab.settled().strip_accents,
+            )
     backbone = keras_hub.models.ElectraBackbone(
         **{there: getattr(config, name) for name, there in SIZES.items()},
         dtype="float32",
@@ -159,7 +171,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     )
     weights = {variable.path: variable for variable in backbone.weights}
     for name, tensor in checkpoint.tensors.items():
-        variable = weights.pop(_path(name))
+        variable = weights.pop(names.kerashub(name))
         variable.assign(np.reshape(tensor, variable.shape))
     width = config.hidden_size
     weights.pop("pooled_dense/kernel").assign(np.eye(width, dtype=np.float32))
@@ -170,7 +182,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     # in memory would be most of what a conversion needs.
     del backbone, weights, variable
     gc.collect()
-    if tokenizer is not None:
+    if vocab is not None:
         tokenizer.save_to_preset(path)
 
 
@@ -207,10 +219,6 @@ def use_exact_gelu(backbone) -> None:
         )
 
 
-def _path(name: str) -> str:
-    return names.renamed(name, names.KERASHUB)
-
-
 def _load(path: str):
     """The backbone of a preset."""
     import keras_hub
@@ -228,30 +236,3 @@ def _load(path: str):
             path, dtype="float32"
         )
     return backbone
-
-
-def _tokenizer(vocab: Vocabulary):
-    """KerasHub's tokenizer for a vocabulary."""
-    import keras_hub
-
-    vocabulary.refuse_odd_tokens(vocab.tokens)
-    with _in_one_line("the vocabulary"):
-        return keras_hub.models.ElectraTokenizer(
-            vocabulary=list(vocab.tokens),
-            lowercase=vocab.lower_cases(),
-            strip_accents=vocab.settled().strip_accents,
-        )
-
-
-def _read_vocabulary(path: str) -> Vocabulary | None:
-    """The vocabulary, if there is one."""
-    import keras_hub
-
-    if not os.path.exists(os.path.join(path, "tokenizer.json")):
-        return None
-    with _in_one_line(path):
-        tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
-        tokens = tuple(tokenizer.get_vocabulary())
-        vocabulary.validate_vocab(tokens, path)
-    lower, strip = bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
-    return Vocabulary(tokens, lower, strip)

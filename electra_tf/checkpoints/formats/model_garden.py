@@ -133,7 +133,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     for name in sizes.encoder_shapes(
         sizes.any_sizes(len(layers.children), bool(project)), "electra"
     ):
-        key = graph.key(root + _path(name))
+        key = graph.key(root + names.model_garden(name))
         if key is None or key not in saved.shapes:
             raise CheckpointError(
                 f"{prefix} lacks the values of {name.removeprefix('electra/')}"
@@ -183,7 +183,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
         f"{POOLER}/bias": np.zeros(width, np.float32),
     }
     for name, tensor in kept.tensors.items():
-        there[_path(name)] = _with_heads(name, tensor, heads)
+        there[names.model_garden(name)] = _with_heads(name, tensor, heads)
     os.makedirs(path, exist_ok=True)
     tf.train.Checkpoint(encoder=_trackable(there)).write(
         os.path.join(path, CHECKPOINT_NAME)
@@ -227,24 +227,16 @@ def forward(
     checkpoint = tf.train.Checkpoint(**{str(graph.encoder): encoder})
     status = checkpoint.read(graph.saved.prefix)
     status.expect_partial().assert_existing_objects_matched()
-    of_tokens = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
-    outputs = encoder(of_tokens, training=False)
+    features = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
+    outputs = encoder(features, training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 
-def _path(name: str) -> str:
-    return names.renamed(name, names.MODEL_GARDEN)
-
-
 def _with_heads(name: str, tensor: np.ndarray, num_heads: int) -> np.ndarray:
-    """Gives the attention's weights an axis for the heads.
-
-    [D, D] becomes [D, H, W] and [D] becomes [H, W] for queries, keys and
-    values, [D, D] becomes [H, W, D] for the layer on top.
-    """
-    if "/attention/self/" in name:
+    """Gives the attention's weights an axis for the heads."""
+    if "/attention/self/" in name:  # [D, D] -> [D, H, W] and [D] -> [H, W].
         return tensor.reshape(*tensor.shape[:-1], num_heads, -1)
-    if name.endswith("/attention/output/dense/kernel"):
+    if name.endswith("/attention/output/dense/kernel"):  # -> [H, W, D].
         return tensor.reshape(num_heads, -1, tensor.shape[-1])
     return tensor
 

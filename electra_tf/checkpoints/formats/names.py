@@ -5,6 +5,7 @@ weights of a layer have one name everywhere but in transformers: kernel, bias,
 gamma or beta.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -59,7 +60,7 @@ TRANSFORMERS: Table = (
 TIED = "generator_lm_head.weight"
 
 _SIZES = sizes.any_sizes(num_layers=1)
-_HEAD_NAMES = (
+HEAD_NAMES = (
     *sizes.discriminator_head_shapes(_SIZES),
     *sizes.masked_lm_head_shapes(_SIZES),
 )
@@ -72,10 +73,13 @@ def renamed(name: str, table: Table) -> str:
     return name
 
 
+kerashub = functools.partial(renamed, table=KERASHUB)
+model_garden = functools.partial(renamed, table=MODEL_GARDEN)
+
 # The names of the first layer stand for those of all.
 _FROM_TRANSFORMERS = {
     renamed(name, TRANSFORMERS): name
-    for name in (*sizes.encoder_shapes(_SIZES, "electra"), *_HEAD_NAMES)
+    for name in (*sizes.encoder_shapes(_SIZES, "electra"), *HEAD_NAMES)
 }
 
 
@@ -97,18 +101,12 @@ def to_transformers(
     tensors: Mapping[str, np.ndarray], names: Iterable[str]
 ) -> dict[str, np.ndarray]:
     """Some of the original's tensors under their names there."""
+    # A generator without tables has a copy of the discriminator's there.
+    tensors = sizes.with_own_tables(tensors)
     return {
-        # A generator without tables has a copy of the discriminator's there.
-        renamed(name, TRANSFORMERS): transposed(
-            name, tensors[sizes.stored_name(tensors, name)]
-        )
+        renamed(name, TRANSFORMERS): transposed(name, tensors[name])
         for name in names
     }
-
-
-def head_names(tensors: Mapping[str, np.ndarray], scope: str) -> list[str]:
-    """Of the tensors that there are of a head of pre-training."""
-    return [n for n in _HEAD_NAMES if n.startswith(scope) and n in tensors]
 
 
 def transposed(name: str, value: np.ndarray) -> np.ndarray:

@@ -36,15 +36,6 @@ _HPARAMS = {
 _SLOTS = ("/adam_m", "/adam_v")
 
 
-def read_original_checkpoint(path: str) -> dict[str, np.ndarray]:
-    """Variable name -> value, of a checkpoint that was saved by name.
-
-    Raises:
-      CheckpointError: If there is none, or it cannot be read.
-    """
-    return dict(_open(path))
-
-
 def recognise(path: str) -> bool:
     """Whether a path is a checkpoint that was saved by variable name."""
     prefix = tensor_files.find(path)
@@ -68,7 +59,7 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     Raises:
       CheckpointError: If it cannot be read, or is not an ELECTRA.
     """
-    saved = _open(path)
+    saved = open_by_name(path)
     prefix = saved.prefix
     folder = os.path.dirname(prefix)
     sizes.refuse_other_architecture(saved, prefix)
@@ -85,13 +76,13 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         hparams = read_json(hparams_file)
     hparams = hparams or {}
     said = _encoder_settings(hparams, prefix)
-    of_generator = {
+    generator_says = {
         name: said[name]
         for name in sizes.NOT_IN_TENSORS
         if name in said and name != "num_attention_heads"
     }
     checkpoint = sizes.read_sizes(
-        tensors, prefix, {"electra": said, "generator": of_generator}
+        tensors, prefix, {"electra": said, "generator": generator_says}
     )
     if unused:
         errors.warn(f"{prefix}: nothing reads {summarize(unused)}")
@@ -347,8 +338,12 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
     return hparams
 
 
-def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
-    """All tensors of a checkpoint that was saved by variable name."""
+def open_by_name(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
+    """Name -> value, of a checkpoint that was saved by variable name.
+
+    Raises:
+      CheckpointError: If there is none, or it cannot be read.
+    """
     prefix = tensor_files.find(path)
     if prefix is None or tensor_files.is_object_based(prefix):
         raise CheckpointError(

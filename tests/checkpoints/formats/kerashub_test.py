@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import kerashub
 from electra_tf.text import vocabulary as vocabulary_lib
 from tests import helpers, notices
@@ -37,15 +37,8 @@ LINES = [
     "",
 ]
 KOREAN = ["\ud55c\uad6d\uc5b4, \uc11c\uc6b8\uc5d0 A.", "\uc11c\uc6b8 \ub3c4"]
-INPUTS = helpers.inputs([0, 1, 2]) | {
-    "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
-}
-
-
-def ours(checkpoint):
-    """Our encoder's sequence output."""
-    (output,) = verify.forward(checkpoint, INPUTS).values()
-    return output
+INPUTS = models.INPUTS
+ours = models.sequence_output
 
 
 def library_backbone(**changes):

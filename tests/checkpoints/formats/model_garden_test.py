@@ -13,14 +13,12 @@ from official.nlp.modeling import models, networks
 from official.nlp.tasks import sentence_prediction
 
 from electra_tf import errors
-from electra_tf.checkpoints import verify
 from electra_tf.checkpoints.formats import model_garden
 from tests import helpers, notices
 from tests.checkpoints import models as our_models
 
-INPUTS = helpers.inputs([0, 1, 2]) | {
-    "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
-}
+INPUTS = our_models.INPUTS
+ours = our_models.sequence_output
 CLASSES = [networks.BertEncoder, networks.BertEncoderV2]
 # With a projection of the embeddings, and without.
 CLASSES_AND_WIDTHS = (
@@ -29,12 +27,6 @@ CLASSES_AND_WIDTHS = (
     pytest.param(CLASSES[0], 8, marks=pytest.mark.dear),
     pytest.param(CLASSES[1], 6, marks=pytest.mark.dear),
 )
-
-
-def ours(checkpoint):
-    """Our encoder's sequence output."""
-    (output,) = verify.forward(checkpoint, INPUTS).values()
-    return output
 
 
 def library_encoder(cls=networks.BertEncoder, **changes):
@@ -93,6 +85,8 @@ def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
     status.assert_existing_objects_matched()
     expected = ours(written)
     our_models.assert_close(call(loaded), expected)
+    kernel, bias = loaded.pooler_layer.get_weights()
+    np.testing.assert_array_equal(np.eye(8) + bias, kernel)
     received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
     our_models.assert_close(received, expected)
 
@@ -173,14 +167,6 @@ def test_other_activations(tmp_path, hidden_act):
         assert read.discriminator == written.discriminator
         received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
         our_models.assert_close(received, ours(written))
-
-
-def test_the_pooler_is_the_identity(folder):
-    loaded = library_encoder()
-    tf.train.Checkpoint(encoder=loaded).read(str(folder / "bert_model.ckpt"))
-    kernel, bias = loaded.pooler_layer.get_weights()
-    np.testing.assert_array_equal(kernel, np.eye(8))
-    np.testing.assert_array_equal(bias, np.zeros(8))
 
 
 def truncate(path):
