@@ -16,7 +16,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from electra_tf.command_line import arguments, text_lines
+from electra_tf.command_line import arguments, progress, text_lines
 from electra_tf.command_line.text_lines import Line
 from electra_tf.inference import scored_text
 from electra_tf.inference.scored_text import ScoredText
