@@ -21,10 +21,6 @@ class TaskSpecific(encoder.Layer):
         super().__init__(name="task_specific")
         self.heads = list(task_heads)
 
-    def build(self, input_shape=None):
-        for head in self.heads:
-            head.build()
-
     def call(
         self,
         encoder_outputs,
