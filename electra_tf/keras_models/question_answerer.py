@@ -82,12 +82,13 @@ class QuestionAnswerer(EngineModel):
 
     @classmethod
     def new_head(cls, kept, may_have_no_answer=None, **options):
-        if may_have_no_answer is not None:
-            options = (
-                dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
-            )
+        answerable = dict.fromkeys(_OF_ANSWERABLE, bool(may_have_no_answer))
         if kept is None:
-            return _new_head(False, **options)
+            config = configs.QuestionAnsweringConfig(**(answerable | options))
+            options, kind = dataclasses.asdict(config), cls.kinds[0]
+            return task_head.TaskHead(kind, kind, options=options)
+        if may_have_no_answer is not None:
+            options = answerable | options
         return dataclasses.replace(kept, options=kept.options | options)
 
     @classmethod
@@ -234,14 +235,6 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
                     f"{inputs.short(context, 80)}"
                 )
         return found
-
-
-def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
-    config = configs.QuestionAnsweringConfig(
-        **dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
-    )
-    kind = "question_answering"
-    return task_head.TaskHead(kind, kind, options=dataclasses.asdict(config))
 
 
 def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:

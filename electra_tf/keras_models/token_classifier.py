@@ -44,7 +44,12 @@ class TokenClassifier(EngineModel):
 
     @classmethod
     def new_head(cls, kept, labels=None):
-        return kept if labels is None else _new_head(labels)
+        if labels is None:
+            return kept
+        names, segment = inputs.label_names(labels), task_head.TAGGING_SEGMENT
+        return task_head.TaskHead(
+            "tagging", "tagging", names, len(names), segment=segment
+        )
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
@@ -158,17 +163,6 @@ class TokenClassifier(EngineModel):
             best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
             found.append([names[i] if seen else None for i, seen in best])
         return found
-
-
-def _new_head(labels) -> task_head.TaskHead:
-    names = inputs.label_names(labels)
-    return task_head.TaskHead(
-        "tagging",
-        "tagging",
-        names,
-        len(names),
-        segment=task_head.TAGGING_SEGMENT,
-    )
 
 
 def _split_rows(x, name: str) -> list[list]:
