@@ -536,9 +536,9 @@ def all_tokens_mlm_output(
             predicted,
         )
         # The token that is there against the best of the softmax.
-        of_copied = with_copy(log_predict + logit_of(corrupted_ids) - log_total)
+        copied = with_copy(log_predict + logit_of(corrupted_ids) - log_total)
         best = log_predict + tf.reduce_max(logits, axis=-1) - log_total
-        preds = tf.where(of_copied >= best, corrupted_ids, preds)
+        preds = tf.where(copied >= best, corrupted_ids, preds)
     weights = tf.cast(unmasked.input_mask, tf.float32)
     return TokenOutput(
         masking.gather_positions(preds, masked_lm_positions),

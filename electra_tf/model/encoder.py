@@ -294,9 +294,9 @@ class Attention(Layer):
         self.residual_output = ResidualOutput(config, config.hidden_size)
 
     def call(self, x, attention_bias, dropout_keys=None):
-        of_probs, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
-        context, probs = self.self_attention(x, attention_bias, of_probs)
-        return self.residual_output(context, x, of_output), probs
+        probs_key, output_key = dropout_keys or [None] * self.NUM_DROPOUTS
+        context, probs = self.self_attention(x, attention_bias, probs_key)
+        return self.residual_output(context, x, output_key), probs
 
 
 class Intermediate(Layer):
@@ -331,10 +331,10 @@ class TransformerLayer(Layer):
         `dropout_keys` has a key for each of its dropouts; None in inference.
         """
         is_training = dropout_keys is not None
-        *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
-        attended, probs = self.attention(x, attention_bias, of_attention)
+        *attention_keys, output_key = dropout_keys or [None] * self.NUM_DROPOUTS
+        attended, probs = self.attention(x, attention_bias, attention_keys)
         wide = self.intermediate(attended, is_training=is_training)
-        return self.residual_output(wide, attended, of_output), probs
+        return self.residual_output(wide, attended, output_key), probs
 
 
 class TransformerStack(Layer):
@@ -355,11 +355,11 @@ class TransformerStack(Layer):
     def call(self, x, attention_bias, dropout_keys=None):
         outputs, attention_probs = [], []
         for index, layer in enumerate(self.transformer_layers):
-            of_layer = None
+            layer_keys = None
             if dropout_keys is not None:
                 first = index * layer.NUM_DROPOUTS
-                of_layer = dropout_keys[first : first + layer.NUM_DROPOUTS]
-            x, probs = layer(x, attention_bias, of_layer)
+                layer_keys = dropout_keys[first : first + layer.NUM_DROPOUTS]
+            x, probs = layer(x, attention_bias, layer_keys)
             outputs.append(x)
             attention_probs.append(probs)
         return outputs, attention_probs
@@ -456,13 +456,13 @@ class Encoder(Layer):
                 " follows from it; electra_tf.Encoder draws its own. Received: "
                 f"training={training}, dropout_seed=None"
             )
-        of_embeddings, *of_stack = dropout_keys(
+        embeddings_key, *stack_keys = dropout_keys(
             dropout_seed, 1 + self.stack.num_dropouts
         )
         x = self.embeddings(
             input_ids,
             segment_ids,
-            of_embeddings,
+            embeddings_key,
             is_shared=self.shares_embeddings,
         )
         x = tf.reshape(x, [-1, self.config.embedding_size])
@@ -471,7 +471,7 @@ class Encoder(Layer):
         layers, attention_probs = self.stack(
             x,
             attention_bias(input_mask, self.direction),
-            None if dropout_seed is None else of_stack,
+            None if dropout_seed is None else stack_keys,
         )
 
         length = size_of_axis(input_ids, 1)

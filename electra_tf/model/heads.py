@@ -90,11 +90,11 @@ class Head(encoder.Layer):
         """<float32>[B], from predictions and labels."""
         raise NotImplementedError
 
-    def weighted(self, of_rows: tf.Tensor, features) -> tf.Tensor:
+    def weighted(self, row_losses: tf.Tensor, features) -> tf.Tensor:
         """Losses times `<task>_loss_weights` <float32>[B, ...], if there are
         any: training may have them, evaluation has none."""
         weights = features.get(f"{self.task_name}_loss_weights")
-        return of_rows if weights is None else of_rows * weights
+        return row_losses if weights is None else row_losses * weights
 
     def set_dropout(self, rate: float) -> None:
         """Another share of dropped activations, where the head drops any."""
@@ -195,11 +195,11 @@ class PooledHead(Head):
           features: `input_mask` <int32>[B, L]; what is read of a text may need
             none, see `pool`.
         """
-        key, of_hidden = encoder.dropout_keys(dropout_seed, 2)
+        key, hidden_key = encoder.dropout_keys(dropout_seed, 2)
         x = self.dropout(self.pool(encoder_outputs, features), key)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))
-            x = self.hidden_dropout(x, of_hidden)
+            x = self.hidden_dropout(x, hidden_key)
         outputs = tf.cast(self.dense(x), tf.float32)
         cut = encoder_outputs.get("windows")
         return outputs if cut is None else windows.average(outputs, cut)
@@ -324,10 +324,10 @@ class TaggingHead(Head):
 
     def loss(self, outputs, features):
         """The sum over the words."""
-        of_words = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        word_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             outputs["labels"], outputs["logits"]
         )
-        return tf.reduce_sum(of_words * outputs["labels_mask"], axis=-1)
+        return tf.reduce_sum(word_losses * outputs["labels_mask"], axis=-1)
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["labels"]

@@ -336,13 +336,13 @@ def _write_manifests(
 ) -> None:
     """Writes what was made from what; says that all is done."""
     _, values = element
-    of_kind: dict[str, list] = {"input": [], "shard": []}
+    entries: dict[str, list] = {"input": [], "shard": []}
     for kind, value in values:
-        of_kind[kind].append(value)
+        entries[kind].append(value)
     records = sorted(
-        of_kind["input"], key=lambda r: r[manifest.TRAINING]["name"]
+        entries["input"], key=lambda r: r[manifest.TRAINING]["name"]
     )
-    shards = sorted(of_kind["shard"], key=lambda shard: shard[:2])
+    shards = sorted(entries["shard"], key=lambda shard: shard[:2])
     for share in task.build.shares:
         manifest.refuse_empty(records, task.build, share)
     # The training set's manifest says that all is done: it comes last.

@@ -263,7 +263,7 @@ def make_build(
         vocabulary_lib.Vocabulary(
             given.tokens, build.do_lower_case, build.strip_accents
         ),
-        manifest_lib.of_vocabulary(args.vocab_file, given.tokens),
+        manifest_lib.vocabulary_entry(args.vocab_file, given.tokens),
     )
 
 
@@ -432,10 +432,10 @@ def _find_duplicates(
     with files_lib.writing(dropped), open(dropped, "w") as listing:
         listing.writelines(deduplication.listing(records, decided, names))
     ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
-    of_parts = np.split(decided["kept_document"] > 0, ends[:-1])
+    decisions = np.split(decided["kept_document"] > 0, ends[:-1])
     return [
         part._replace(is_dropped=some)
-        for part, some in zip(parts, of_parts, strict=True)
+        for part, some in zip(parts, decisions, strict=True)
     ]
 
 

@@ -96,7 +96,7 @@ def versions(*more_packages: str) -> dict[str, str]:
     }
 
 
-def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
+def vocabulary_entry(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
     """The manifest's entry of a vocabulary.
 
     Raises:
