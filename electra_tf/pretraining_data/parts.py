@@ -10,6 +10,7 @@ TensorFlow is imported by what is called, not here: mistakes are told sooner.
 
 import collections
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -250,7 +251,8 @@ class PartBuilder:
         build = self._build
         choose = None
         if build.dedup or build.heldout_fraction:
-            choose = _chooser(part, build.heldout_fraction)
+            choose = functools.partial(self._share_of, part)
+        self._num_documents = 0
         with contextlib.ExitStack() as stack:
             writers = {
                 share: stack.enter_context(
@@ -262,15 +264,30 @@ class PartBuilder:
                 self._write_file(file, writers, choose, report)
                 for file in part.files
             ]
-        if choose is not None:
-            choose(None)
+        dropped = part.is_dropped
+        if dropped is not None and self._num_documents != len(dropped):
+            raise ValueError(
+                "Expected the corpus to stay as it is while it is read. "
+                f"Received: other documents than before in "
+                f"{part.files[0].name!r} or a file after it; run again."
+            )
         return made
+
+    def _share_of(self, part: Part, lines: list[str]) -> str:
+        """Which share gets the next document of a part."""
+        number, fraction = self._num_documents, self._build.heldout_fraction
+        self._num_documents += 1
+        if part.is_dropped is not None and part.is_dropped[number:][:1].any():
+            return DROPPED
+        digest = deduplication.digest_of(lines) if fraction else b""
+        is_held_out = deduplication.is_held_out(digest, fraction)
+        return HELDOUT if is_held_out else TRAINING
 
     def _write_file(
         self,
         file: corpus.CorpusFile,
         writers: dict[str, Callable[[bytes], object]],
-        choose: Callable[[list[str] | None], str] | None,
+        choose: Callable[[list[str]], str] | None,
         report: Report,
     ) -> FileRecord:
         """Writes the examples of one file, and says what became of it."""
@@ -319,40 +336,9 @@ class PartBuilder:
         }
 
 
-def _chooser(
-    part: Part, heldout_fraction: float
-) -> Callable[[list[str] | None], str]:
-    """What says which share gets a document of a part, in the order of
-    reading, or at their end with None that all were seen.
-    """
-    left = None if part.is_dropped is None else iter(part.is_dropped)
-
-    def choose(lines: list[str] | None) -> str:
-        is_dropped = False if left is None else next(left, None)
-        if left is not None and (is_dropped is None) != (lines is None):
-            raise ValueError(
-                "Expected the corpus to stay as it is while it is read. "
-                f"Received: other documents than before in "
-                f"{part.files[0].name!r} or a file after it; run again."
-            )
-        if is_dropped:
-            return DROPPED
-        if (
-            lines
-            and heldout_fraction
-            and deduplication.is_held_out(
-                deduplication.digest_of(lines), heldout_fraction
-            )
-        ):
-            return HELDOUT
-        return TRAINING
-
-    return choose
-
-
 def _shared_out(
     batches: Iterable[corpus.LineBatch],
-    choose: Callable[[list[str] | None], str] | None,
+    choose: Callable[[list[str]], str] | None,
 ) -> Iterator[tuple[str, list[str], int]]:
     """Lines of one share, and what was read of a file to get them."""
     if choose is None:

@@ -4,6 +4,7 @@ import hashlib
 import random
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -170,6 +171,23 @@ def test_a_part_is_counted(tmp_path):
     }
     for name in ("bytes", "documents", "tokens", "examples", "example_tokens"):
         assert sum(done.get(name, 0) for done in reports) == entry[name]
+
+
+@pytest.mark.parametrize("num_documents", [1, 3])
+def test_a_corpus_stays_between_two_readings(tmp_path, num_documents):
+    (tmp_path / "text.txt").write_text("7\n\n8\n")
+    build = manifest.Build(16, True, True, True, 0, 1, dedup="exact")
+    builder = parts.PartBuilder(
+        build, TOKENIZER, tokenize_lines=words_to_packed_ids
+    )
+    part = parts.Part(
+        str(tmp_path / "part"),
+        corpus.list_files(str(tmp_path)),
+        0,
+        np.zeros(num_documents, bool),
+    )
+    with pytest.raises(ValueError, match="other documents than before"):
+        builder.write(part)
 
 
 def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
