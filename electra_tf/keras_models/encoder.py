@@ -288,8 +288,8 @@ class Encoder(WholeModel):
           **kwargs: Of Keras. `input_signature` is that of `call` by default:
             <int32>[B, L] each.
         """
-        of_each = keras.InputSpec(shape=(None, None), dtype="int32")
-        signature = dict.fromkeys(ENCODER_FEATURES, of_each)
+        tokens = keras.InputSpec(shape=(None, None), dtype="int32")
+        signature = dict.fromkeys(ENCODER_FEATURES, tokens)
         kwargs.setdefault("input_signature", [signature])
         return super().export(filepath, format, **kwargs)
 

@@ -196,9 +196,9 @@ class EngineModel(TaskModel):
         fewer rows."""
         if self._distribute_strategy is not None and iterator is not None:
             local = self.distribute_strategy.experimental_local_results
-            _, _, of_epoch = next(iter(iterator))
+            _, _, batches_of_epoch = next(iter(iterator))
             data_batch = keras.tree.map_structure(
-                lambda x: local(x)[0], next(of_epoch)
+                lambda x: local(x)[0], next(batches_of_epoch)
             )
             iterator = None
         super()._maybe_symbolic_build(iterator, data_batch)
@@ -294,8 +294,8 @@ class EngineModel(TaskModel):
             num_rows = len(rows[0] if isinstance(rows, tuple) else rows)
             name = f"{prefix}sample_weight"
             weights = inputs.numbers(sample_weight, name, num_rows)
-            of_features = weights[self.rows_of_features(features)]
-            features[self._sample_weight] = of_features.astype(np.float32)
+            values = weights[self.rows_of_features(features)]
+            features[self._sample_weight] = values.astype(np.float32)
         return x, features, batch_size or size
 
     @property
@@ -592,7 +592,7 @@ class EngineModel(TaskModel):
         rows = self.read_inputs(x)
         features = self.features(rows, None)
         if not len(features["input_ids"]):  # Contexts without a word.
-            return self.of_rows({}, rows, features)
+            return self.answers({}, rows, features)
         # Rows of similar length together.
         order = np.argsort(features["input_mask"].sum(axis=-1), kind="stable")
         dataset = self._eval_dataset(
@@ -602,9 +602,9 @@ class EngineModel(TaskModel):
         outputs = super().predict(dataset, verbose=verbose, **kwargs)
         back = np.argsort(order)
         outputs = keras.tree.map_structure(lambda of: of[back], outputs)
-        return self.of_rows(outputs, rows, features)
+        return self.answers(outputs, rows, features)
 
-    def of_rows(self, outputs, rows, features: Features):
+    def answers(self, outputs, rows, features: Features):
         """What `predict` says of rows, from the outputs for their features."""
         del rows, features
         return outputs

@@ -82,12 +82,13 @@ class QuestionAnswerer(EngineModel):
 
     @classmethod
     def new_head(cls, kept, may_have_no_answer=None, **options):
-        if may_have_no_answer is not None:
-            options = (
-                dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
-            )
+        answerable = dict.fromkeys(_OF_ANSWERABLE, bool(may_have_no_answer))
         if kept is None:
-            return _new_head(False, **options)
+            config = configs.QuestionAnsweringConfig(**(answerable | options))
+            options, kind = dataclasses.asdict(config), cls.kinds[0]
+            return task_head.TaskHead(kind, kind, options=options)
+        if may_have_no_answer is not None:
+            options = answerable | options
         return dataclasses.replace(kept, options=kept.options | options)
 
     @classmethod
@@ -156,10 +157,10 @@ class QuestionAnswerer(EngineModel):
             )
         return outputs
 
-    def of_rows(self, outputs, rows, features):
+    def answers(self, outputs, rows, features):
         # Answers are cut out of the contexts.
         task = self.task()
-        found = task.predict(
+        spans = task.predict(
             outputs,
             task.examples(*rows),
             self.preprocessor.tokenizer,
@@ -169,12 +170,12 @@ class QuestionAnswerer(EngineModel):
         answers = [
             # As exported models have it.
             "" if text == no_span and no_span not in context else text
-            for text, context in zip(found.texts.values(), rows[1], strict=True)
+            for text, context in zip(spans.texts.values(), rows[1], strict=True)
         ]
         return {
             "answer": np.array(answers, object),
             "no_answer_score": np.array(
-                list(found.null_odds.values()), np.float32
+                list(spans.null_odds.values()), np.float32
             ),
         }
 
@@ -212,7 +213,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
         answers: Sequence[tuple[str, int] | None] | None = None,
     ) -> list[passages.QuestionAnsweringExample]:
         """Examples of rows."""
-        found: list[passages.QuestionAnsweringExample] = []
+        examples: list[passages.QuestionAnsweringExample] = []
         for row, (question, context) in enumerate(
             zip(questions, contexts, strict=True)
         ):
@@ -225,23 +226,15 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
                         {"text": answer[0], "answer_start": answer[1]}
                     ]
             paragraph = {"context": context, "qas": [qa]}
-            self._add_examples(found, paragraph, answers is not None)
-            if len(found) == row:
+            self._add_examples(examples, paragraph, answers is not None)
+            if len(examples) == row:
                 assert answers is not None
                 raise ValueError(
                     "Expected every answer in its context, at its start. "
                     f"Received: {answers[row]} in row {row}, whose context is "
                     f"{inputs.short(context, 80)}"
                 )
-        return found
-
-
-def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
-    config = configs.QuestionAnsweringConfig(
-        **dict.fromkeys(_OF_ANSWERABLE, may_have_no_answer) | options
-    )
-    kind = "question_answering"
-    return task_head.TaskHead(kind, kind, options=dataclasses.asdict(config))
+        return examples
 
 
 def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:

@@ -4,7 +4,6 @@ Shapes: N rows, B batch, C labels.
 """
 
 import math
-import typing
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -101,7 +100,11 @@ class TextClassifier(EngineModel):
                 return kept
         if labels is None:
             return None
-        return _labels_head(labels, kind == cls.kinds[1], pooling)
+        names = inputs.label_names(labels, 1 if kind == cls.kinds[1] else 2)
+        options = _pooling_options(pooling)
+        return task_head.TaskHead(
+            kind, kind, names, len(names), options=options
+        )
 
     def answer(self, outputs):
         logits = outputs["logits"]
@@ -203,9 +206,18 @@ class TextRegressor(EngineModel):
     def new_head(cls, kept, min_value=None, scale=None, pooling=None):
         if kept and min_value is scale is None:
             min_value, scale = map(kept.options.get, ("min_value", "scale"))
-        if kept:
-            pooling = pooling or kept.pooling
-        return _regression_head(min_value, scale, pooling)
+        is_scale = scale is None or 0.0 < scale < math.inf
+        if (min_value is None) != (scale is None) or not is_scale:
+            raise ValueError(
+                "Expected both min_value and a positive scale, or none of the "
+                f"two. Received: min_value={min_value}, scale={scale}"
+            )
+        options = _pooling_options(pooling or (kept and kept.pooling))
+        if scale is not None:
+            unit = {"min_value": float(min_value), "scale": float(scale)}
+            options = unit | options
+        kind = cls.kinds[0]
+        return task_head.TaskHead(kind, kind, None, 1, options=options)
 
     @classmethod
     def layers_of(cls, head):
@@ -273,29 +285,6 @@ class TextRegressor(EngineModel):
         super().load_own_variables(variables)
         if unit is not None:
             self._set_unit(*map(float, unit))
-
-
-def _labels_head(labels, multi_label, pooling=None) -> task_head.TaskHead:
-    names = inputs.label_names(labels, least=1 if multi_label else 2)
-    kind = TextClassifier.kinds[bool(multi_label)]
-    options = _pooling_options(pooling)
-    return task_head.TaskHead(kind, kind, names, len(names), options=options)
-
-
-def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
-    is_scale = scale is None or 0.0 < scale < math.inf
-    if (min_value is None) != (scale is None) or not is_scale:
-        raise ValueError(
-            "Expected both min_value and a positive scale, or none of the two. "
-            f"Received: min_value={min_value}, scale={scale}"
-        )
-    options: dict[str, typing.Any] = {}
-    if scale is not None:
-        options = {"min_value": float(min_value), "scale": float(scale)}
-    options |= _pooling_options(pooling)
-    return task_head.TaskHead(
-        "regression", "regression", None, 1, options=options
-    )
 
 
 def _pooling_options(pooling: str | None) -> dict:

@@ -44,7 +44,12 @@ class TokenClassifier(EngineModel):
 
     @classmethod
     def new_head(cls, kept, labels=None):
-        return kept if labels is None else _new_head(labels)
+        if labels is None:
+            return kept
+        names, segment = inputs.label_names(labels), task_head.TAGGING_SEGMENT
+        return task_head.TaskHead(
+            "tagging", "tagging", names, len(names), segment=segment
+        )
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
@@ -118,7 +123,7 @@ class TokenClassifier(EngineModel):
         missing = self.max_seq_length - tf.shape(answer)[1]
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
-    def of_rows(self, outputs, rows, features):
+    def answers(self, outputs, rows, features):
         # What is said of tokens belongs to words, which are in the texts.
         seen = features[f"{self.task_name}_labels_mask"]
         num_seen = seen.sum(axis=-1).astype(int)
@@ -130,11 +135,11 @@ class TokenClassifier(EngineModel):
         lengths = [len(words) for words in rows]
         shape = len(rows), max(lengths), outputs.shape[-1]
         answer = np.zeros(shape, outputs.dtype)
-        of_rows = np.split(is_read, np.cumsum(lengths)[:-1])
-        for row, (of_row, number) in enumerate(
-            zip(of_rows, num_seen, strict=True)
+        tokens_of_rows = np.split(is_read, np.cumsum(lengths)[:-1])
+        for row, (is_token, number) in enumerate(
+            zip(tokens_of_rows, num_seen, strict=True)
         ):
-            places = np.flatnonzero(of_row)[:number]
+            places = np.flatnonzero(is_token)[:number]
             answer[row, places] = outputs[row, : len(places)]
         return answer
 
@@ -151,24 +156,13 @@ class TokenClassifier(EngineModel):
           saw; None for a word before it that it did not see.
         """
         names = self.head.tags or self.labels
-        found = []
+        answers = []
         for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
             last = max(np.flatnonzero(is_seen), default=-1) + 1
             best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
-            found.append([names[i] if seen else None for i, seen in best])
-        return found
-
-
-def _new_head(labels) -> task_head.TaskHead:
-    names = inputs.label_names(labels)
-    return task_head.TaskHead(
-        "tagging",
-        "tagging",
-        names,
-        len(names),
-        segment=task_head.TAGGING_SEGMENT,
-    )
+            answers.append([names[i] if seen else None for i, seen in best])
+        return answers
 
 
 def _split_rows(x, name: str) -> list[list]:

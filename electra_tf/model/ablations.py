@@ -452,10 +452,13 @@ class AllTokensMlm(TokenPredictor):
         config = self.config.encoder
         self.copy_predictions = None
         if self.config.copy_mechanism:
-            self.copy_predictions = encoder.dense(
-                1, config.initializer_range, "copy_predictions"
+            self.copy_predictions = encoder.Dense(
+                config.hidden_size,
+                1,
+                config.initializer_range,
+                "copy_predictions",
             )
-            self.copy_predictions.build((None, config.hidden_size))
+            self.copy_predictions.build()
 
     def set_output_biases(self, token_frequencies):
         super().set_output_biases(token_frequencies)
@@ -533,9 +536,9 @@ def all_tokens_mlm_output(
             predicted,
         )
         # The token that is there against the best of the softmax.
-        of_copied = with_copy(log_predict + logit_of(corrupted_ids) - log_total)
+        copied = with_copy(log_predict + logit_of(corrupted_ids) - log_total)
         best = log_predict + tf.reduce_max(logits, axis=-1) - log_total
-        preds = tf.where(of_copied >= best, corrupted_ids, preds)
+        preds = tf.where(copied >= best, corrupted_ids, preds)
     weights = tf.cast(unmasked.input_mask, tf.float32)
     return TokenOutput(
         masking.gather_positions(preds, masked_lm_positions),
@@ -608,11 +611,9 @@ class RewardBaseline(encoder.Layer):
 
     def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="reward_baseline")
-        self.hidden_size = config.hidden_size
-        self.dense = encoder.dense(1, config.initializer_range, "dense")
-
-    def build(self, input_shape=None):
-        self.dense.build((None, None, self.hidden_size))
+        self.dense = encoder.Dense(
+            config.hidden_size, 1, config.initializer_range, "dense"
+        )
 
     def call(self, x):
         """<float>[B, N, D] -> logits <float32>[B, N] of expected rewards."""

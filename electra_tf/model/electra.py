@@ -57,7 +57,9 @@ class MaskedLmHead(encoder.Layer):
         self.embeddings = embeddings
         self.input_size = input_size
         width = typing.cast(int, config.embedding_size)
-        self.dense = encoder.dense(width, config.initializer_range, "dense")
+        self.dense = encoder.Dense(
+            input_size, width, config.initializer_range, "dense"
+        )
         # The original takes the encoder's. It has no gelu_new; where that is
         # from, this head has GELU with the error function.
         self.hidden_act = (
@@ -66,8 +68,7 @@ class MaskedLmHead(encoder.Layer):
         self.layer_norm = encoder.LayerNorm(width)
 
     def build(self, input_shape=None):
-        self.dense.build((None, self.input_size))
-        self.layer_norm.build()
+        super().build()
         self.output_bias = self.add_weight(
             name="output_bias",
             shape=(self.config.vocab_size,),
@@ -94,15 +95,12 @@ class DiscriminatorHead(encoder.Layer):
     def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="discriminator_predictions")
         self.config = config
-        self.dense = encoder.dense(
-            config.hidden_size, config.initializer_range, "dense"
+        width = config.hidden_size
+        self.dense = encoder.Dense(
+            width, width, config.initializer_range, "dense"
         )
         # Glorot: the original gives the last layer no initializer.
-        self.dense_1 = encoder.dense(1, None, "dense_1")
-
-    def build(self, input_shape=None):
-        self.dense.build((None, self.config.hidden_size))
-        self.dense_1.build((None, self.config.hidden_size))
+        self.dense_1 = encoder.Dense(width, 1, None, "dense_1")
 
     def call(self, x):
         """<float>[B, L, D] -> <float>[B, L], high where replaced."""

@@ -89,6 +89,12 @@ class Layer(keras.layers.Layer):
         """A variable that stays float32 when it is read."""
         return super().add_weight(autocast=False, **kwargs)
 
+    def build(self, input_shape=None):
+        """Builds the layers within that no other layer has built."""
+        for layer in self._layers:
+            if not layer.built:
+                layer.build()
+
 
 class LayerNorm(Layer):
     """Layer normalisation with float32 statistics under every policy."""
@@ -117,19 +123,24 @@ class LayerNorm(Layer):
         )
 
 
-def dense(
-    units: int, initializer_range: float | None, name: str
-) -> keras.layers.Dense:
+class Dense(keras.layers.Dense):
     """A dense layer without activation; Glorot where no range is given."""
-    return keras.layers.Dense(
-        units,
-        kernel_initializer=(
-            "glorot_uniform"
-            if initializer_range is None
-            else initializer(initializer_range)
-        ),
-        name=name,
-    )
+
+    def __init__(
+        self,
+        input_size: int,
+        units: int,
+        initializer_range: float | None,
+        name: str,
+    ):
+        kernel = initializer_range and initializer(initializer_range)
+        super().__init__(
+            units, kernel_initializer=kernel or "glorot_uniform", name=name
+        )
+        self.input_size = input_size
+
+    def build(self, input_shape=None):
+        super().build((None, self.input_size))
 
 
 class Embeddings(Layer):
@@ -209,15 +220,12 @@ class SelfAttention(Layer):
     def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="self")
         self.config = config
+        width = config.hidden_size
         self.query, self.key, self.value = (
-            dense(config.hidden_size, config.initializer_range, name)
+            Dense(width, width, config.initializer_range, name)
             for name in ("query", "key", "value")
         )
         self.dropout = Dropout(config.attention_probs_dropout_prob)
-
-    def build(self, input_shape=None):
-        for projection in (self.query, self.key, self.value):
-            projection.build((None, self.config.hidden_size))
 
     def call(self, x, attention_bias, dropout_key=None):
         """Attends within each sequence.
@@ -260,16 +268,10 @@ class ResidualOutput(Layer):
 
     def __init__(self, config: configs.EncoderConfig, input_size: int):
         super().__init__(name="output")
-        self.input_size = input_size
-        self.dense = dense(
-            config.hidden_size, config.initializer_range, "dense"
-        )
+        width = config.hidden_size
+        self.dense = Dense(input_size, width, config.initializer_range, "dense")
         self.dropout = Dropout(config.hidden_dropout_prob)
-        self.layer_norm = LayerNorm(config.hidden_size)
-
-    def build(self, input_shape=None):
-        self.dense.build((None, self.input_size))
-        self.layer_norm.build()
+        self.layer_norm = LayerNorm(width)
 
     def call(self, x, residual, dropout_key=None):
         x = self.dense(x)
@@ -291,14 +293,10 @@ class Attention(Layer):
         self.self_attention = SelfAttention(config)
         self.residual_output = ResidualOutput(config, config.hidden_size)
 
-    def build(self, input_shape=None):
-        self.self_attention.build()
-        self.residual_output.build()
-
     def call(self, x, attention_bias, dropout_keys=None):
-        of_probs, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
-        context, probs = self.self_attention(x, attention_bias, of_probs)
-        return self.residual_output(context, x, of_output), probs
+        probs_key, output_key = dropout_keys or [None] * self.NUM_DROPOUTS
+        context, probs = self.self_attention(x, attention_bias, probs_key)
+        return self.residual_output(context, x, output_key), probs
 
 
 class Intermediate(Layer):
@@ -307,12 +305,8 @@ class Intermediate(Layer):
     def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="intermediate")
         self.config = config
-        self.dense = dense(
-            config.intermediate_size, config.initializer_range, "dense"
-        )
-
-    def build(self, input_shape=None):
-        self.dense.build((None, self.config.hidden_size))
+        sizes = config.hidden_size, config.intermediate_size
+        self.dense = Dense(*sizes, config.initializer_range, "dense")
 
     def call(self, x, is_training=False):
         return kernels.activation(
@@ -331,21 +325,16 @@ class TransformerLayer(Layer):
         self.intermediate = Intermediate(config)
         self.residual_output = ResidualOutput(config, config.intermediate_size)
 
-    def build(self, input_shape=None):
-        self.attention.build()
-        self.intermediate.build()
-        self.residual_output.build()
-
     def call(self, x, attention_bias, dropout_keys=None):
         """<float>[B * L, D] -> the same, and the attention's probabilities.
 
         `dropout_keys` has a key for each of its dropouts; None in inference.
         """
         is_training = dropout_keys is not None
-        *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
-        attended, probs = self.attention(x, attention_bias, of_attention)
+        *attention_keys, output_key = dropout_keys or [None] * self.NUM_DROPOUTS
+        attended, probs = self.attention(x, attention_bias, attention_keys)
         wide = self.intermediate(attended, is_training=is_training)
-        return self.residual_output(wide, attended, of_output), probs
+        return self.residual_output(wide, attended, output_key), probs
 
 
 class TransformerStack(Layer):
@@ -358,10 +347,6 @@ class TransformerStack(Layer):
             for index in range(config.num_hidden_layers)
         ]
 
-    def build(self, input_shape=None):
-        for layer in self.transformer_layers:
-            layer.build()
-
     @property
     def num_dropouts(self) -> int:
         """Dropouts of all layers."""
@@ -370,11 +355,11 @@ class TransformerStack(Layer):
     def call(self, x, attention_bias, dropout_keys=None):
         outputs, attention_probs = [], []
         for index, layer in enumerate(self.transformer_layers):
-            of_layer = None
+            layer_keys = None
             if dropout_keys is not None:
                 first = index * layer.NUM_DROPOUTS
-                of_layer = dropout_keys[first : first + layer.NUM_DROPOUTS]
-            x, probs = layer(x, attention_bias, of_layer)
+                layer_keys = dropout_keys[first : first + layer.NUM_DROPOUTS]
+            x, probs = layer(x, attention_bias, layer_keys)
             outputs.append(x)
             attention_probs.append(probs)
         return outputs, attention_probs
@@ -425,17 +410,9 @@ class Encoder(Layer):
         if config.embedding_size != config.hidden_size:
             # Glorot, unlike every other layer of the encoder: the original
             # gives this one no initializer.
-            self.embeddings_project = dense(
-                config.hidden_size, None, "embeddings_project"
-            )
+            sizes = typing.cast(int, config.embedding_size), config.hidden_size
+            self.embeddings_project = Dense(*sizes, None, "embeddings_project")
         self.stack = TransformerStack(config)
-
-    def build(self, input_shape=None):
-        if not self.shares_embeddings:
-            self.embeddings.build()
-        if self.embeddings_project is not None:
-            self.embeddings_project.build((None, self.config.embedding_size))
-        self.stack.build()
 
     def call(
         self,
@@ -479,13 +456,13 @@ class Encoder(Layer):
                 " follows from it; electra_tf.Encoder draws its own. Received: "
                 f"training={training}, dropout_seed=None"
             )
-        of_embeddings, *of_stack = dropout_keys(
+        embeddings_key, *stack_keys = dropout_keys(
             dropout_seed, 1 + self.stack.num_dropouts
         )
         x = self.embeddings(
             input_ids,
             segment_ids,
-            of_embeddings,
+            embeddings_key,
             is_shared=self.shares_embeddings,
         )
         x = tf.reshape(x, [-1, self.config.embedding_size])
@@ -494,7 +471,7 @@ class Encoder(Layer):
         layers, attention_probs = self.stack(
             x,
             attention_bias(input_mask, self.direction),
-            None if dropout_seed is None else of_stack,
+            None if dropout_seed is None else stack_keys,
         )
 
         length = size_of_axis(input_ids, 1)

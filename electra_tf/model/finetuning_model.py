@@ -21,10 +21,6 @@ class TaskSpecific(encoder.Layer):
         super().__init__(name="task_specific")
         self.heads = list(task_heads)
 
-    def build(self, input_shape=None):
-        for head in self.heads:
-            head.build()
-
     def call(
         self,
         encoder_outputs,
@@ -145,10 +141,10 @@ class FinetuningModel(keras.Model):
             "encoder_outputs": encoder_outputs,
             "task_outputs": task_outputs,
         }
-        of_heads = [task_outputs.get(name, {}) for name in self.task_names]
-        if not all("loss" in head for head in of_heads):
+        head_outputs = [task_outputs.get(name, {}) for name in self.task_names]
+        if not all("loss" in head for head in head_outputs):
             return outputs
-        task_losses = tf.stack([head["loss"] for head in of_heads], axis=-1)
+        task_losses = tf.stack([head["loss"] for head in head_outputs], axis=-1)
         task_id = features.get("task_id")
         if task_id is None:
             if len(task_outputs) > 1:
@@ -191,12 +187,14 @@ class FinetuningModel(keras.Model):
             )
         }
         for index, head in enumerate(self.task_specific.heads):
-            of_task = outputs["task_outputs"][head.task_name]
+            task_outputs = outputs["task_outputs"][head.task_name]
             weights = task_weights[:, index]
             sums[f"{head.task_name}_loss"] = losses.SumsOfTask(
-                tf.reduce_sum(of_task["loss"] * weights),
+                tf.reduce_sum(task_outputs["loss"] * weights),
                 tf.reduce_sum(weights),
             )
-            for name, of_head in head.metric_sums(of_task, weights).items():
-                sums[f"{head.task_name}_{name}"] = losses.SumsOfTask(*of_head)
+            for name, head_sums in head.metric_sums(
+                task_outputs, weights
+            ).items():
+                sums[f"{head.task_name}_{name}"] = losses.SumsOfTask(*head_sums)
         return sums

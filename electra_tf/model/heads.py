@@ -9,7 +9,6 @@ Shapes: B batch, L length, D hidden, C classes, K beams.
 
 import re
 
-import keras
 import tensorflow as tf
 
 from electra_tf import configs
@@ -91,11 +90,11 @@ class Head(encoder.Layer):
         """<float32>[B], from predictions and labels."""
         raise NotImplementedError
 
-    def weighted(self, of_rows: tf.Tensor, features) -> tf.Tensor:
+    def weighted(self, row_losses: tf.Tensor, features) -> tf.Tensor:
         """Losses times `<task>_loss_weights` <float32>[B, ...], if there are
         any: training may have them, evaluation has none."""
         weights = features.get(f"{self.task_name}_loss_weights")
-        return of_rows if weights is None else of_rows * weights
+        return row_losses if weights is None else row_losses * weights
 
     def set_dropout(self, rate: float) -> None:
         """Another share of dropped activations, where the head drops any."""
@@ -148,22 +147,19 @@ class PooledHead(Head):
                 f"Received: {pooling!r}."
             )
         self.pooling = pooling
-        self.hidden: keras.layers.Dense | None = None
+        self.hidden: encoder.Dense | None = None
         if hidden_activation:
-            self.hidden = encoder.dense(hidden_size, None, "hidden")
+            self.hidden = encoder.Dense(
+                hidden_size, hidden_size, None, "hidden"
+            )
             self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB)
-        self.dense = encoder.dense(num_labels, None, "dense")
+        self.dense = encoder.Dense(hidden_size, num_labels, None, "dense")
         self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB)
 
     def set_dropout(self, rate):
         self.dropout.rate = rate
         if self.hidden is not None:
             self.hidden_dropout.rate = rate
-
-    def build(self, input_shape=None):
-        if self.hidden is not None:
-            self.hidden.build((None, self.hidden_size))
-        self.dense.build((None, self.hidden_size))
 
     def pool(self, encoder_outputs, features=None) -> tf.Tensor:
         """One vector <float>[B, D] of each row, or of each window.
@@ -199,11 +195,11 @@ class PooledHead(Head):
           features: `input_mask` <int32>[B, L]; what is read of a text may need
             none, see `pool`.
         """
-        key, of_hidden = encoder.dropout_keys(dropout_seed, 2)
+        key, hidden_key = encoder.dropout_keys(dropout_seed, 2)
         x = self.dropout(self.pool(encoder_outputs, features), key)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))
-            x = self.hidden_dropout(x, of_hidden)
+            x = self.hidden_dropout(x, hidden_key)
         outputs = tf.cast(self.dense(x), tf.float32)
         cut = encoder_outputs.get("windows")
         return outputs if cut is None else windows.average(outputs, cut)
@@ -305,10 +301,7 @@ class TaggingHead(Head):
     def __init__(self, task_name: str, hidden_size: int, num_labels: int):
         super().__init__(task_name, hidden_size)
         self.num_labels = num_labels
-        self.dense = encoder.dense(num_labels, None, "dense")
-
-    def build(self, input_shape=None):
-        self.dense.build((None, self.hidden_size))
+        self.dense = encoder.Dense(hidden_size, num_labels, None, "dense")
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Tags a batch. No dropout here, as in the original.
@@ -331,10 +324,10 @@ class TaggingHead(Head):
 
     def loss(self, outputs, features):
         """The sum over the words."""
-        of_words = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        word_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             outputs["labels"], outputs["logits"]
         )
-        return tf.reduce_sum(of_words * outputs["labels_mask"], axis=-1)
+        return tf.reduce_sum(word_losses * outputs["labels_mask"], axis=-1)
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["labels"]
@@ -363,35 +356,25 @@ class QuestionAnsweringHead(Head):
         # TF1 numbers the layers without a name.
         names = iter(["dense", *(f"dense_{i}" for i in range(1, 4))])
 
-        def unnamed(units: int) -> keras.layers.Dense:
-            return encoder.dense(units, None, next(names))
+        def unnamed(input_size: int, units: int) -> encoder.Dense:
+            return encoder.Dense(input_size, units, None, next(names))
 
-        self.start = unnamed(1)
-        self.qa_hidden: keras.layers.Dense | None = None
+        self.start = unnamed(hidden_size, 1)
+        self.qa_hidden: encoder.Dense | None = None
+        width = hidden_size
         if config.joint_prediction:
-            self.qa_hidden = encoder.dense(QA_HIDDEN_SIZE, None, "qa_hidden")
-        self.end = unnamed(1)
-        self.answerable_hidden = None
-        self.answerable = None
+            width = QA_HIDDEN_SIZE
+            self.qa_hidden = encoder.Dense(
+                2 * hidden_size, width, None, "qa_hidden"
+            )
+        self.end = unnamed(width, 1)
+        self.answerable_hidden = self.answerable = None
         if config.answerable_classifier:
+            width = hidden_size
             if config.answerable_uses_start_logits:
-                self.answerable_hidden = unnamed(QA_HIDDEN_SIZE)
-            self.answerable = unnamed(1)
-
-    def build(self, input_shape=None):
-        width = self.hidden_size
-        of_end = width if self.qa_hidden is None else QA_HIDDEN_SIZE
-        hidden = self.answerable_hidden
-        of_answerable = width if hidden is None else QA_HIDDEN_SIZE
-        for layer, input_size in (
-            (self.start, width),
-            (self.qa_hidden, 2 * width),
-            (self.end, of_end),
-            (self.answerable_hidden, 2 * width),
-            (self.answerable, of_answerable),
-        ):
-            if layer is not None:
-                layer.build((None, input_size))
+                width = QA_HIDDEN_SIZE
+                self.answerable_hidden = unnamed(2 * hidden_size, width)
+            self.answerable = unnamed(width, 1)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Looks for answers in a batch. No dropout here, as in the original.
@@ -516,6 +499,6 @@ def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     return top.values, tf.minimum(top.indices, length - 1)
 
 
-def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+def _logit(dense: encoder.Dense, x: tf.Tensor) -> tf.Tensor:
     """The only output of a dense layer, <float32>[...]."""
     return tf.cast(dense(x), tf.float32)[..., 0]

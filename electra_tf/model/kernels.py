@@ -140,10 +140,10 @@ def with_gradient(function: Callable) -> Callable:
 
     def differentiable(*tensors, **constants):
         @tf.custom_gradient
-        def of_tensors(*tensors):
+        def computed(*tensors):
             return function(*tensors, **constants)
 
-        return of_tensors(*tensors)
+        return computed(*tensors)
 
     traced = tf.function(differentiable, autograph=False)
 
@@ -214,8 +214,8 @@ def wide(function: Callable) -> Callable:
         dtype = args[0].dtype
         if dtype.size >= tf.float32.size:
             return function(*args)
-        found = function(*(tf.cast(x, tf.float32) for x in args))
-        return tf.cast(found, dtype)
+        result = function(*(tf.cast(x, tf.float32) for x in args))
+        return tf.cast(result, dtype)
 
     return call
 
@@ -261,10 +261,10 @@ def layer_norm(x, gamma, beta):
     output, normalized, scale = _normalize(x, gamma, beta)
 
     def gradient(upstream):
-        of_x, of_gamma, of_beta = _normalize_gradient(
+        x_gradient, gamma_gradient, beta_gradient = _normalize_gradient(
             upstream, normalized, scale, gamma
         )
-        return tf.cast(of_x, x.dtype), of_gamma, of_beta
+        return tf.cast(x_gradient, x.dtype), gamma_gradient, beta_gradient
 
     return output, gradient
 
@@ -296,11 +296,16 @@ def _drop_add_normalize(x, residual, gamma, beta, key, rate):
 
 @one_pass
 def _drop_add_normalize_gradient(upstream, normalized, scale, gamma, key, rate):
-    of_sum, of_gamma, of_beta = _normalize_gradient(
+    sum_gradient, gamma_gradient, beta_gradient = _normalize_gradient(
         upstream, normalized, scale, gamma
     )
-    of_x = drop(of_sum, key, rate, upstream.dtype)
-    return of_x, tf.cast(of_sum, upstream.dtype), of_gamma, of_beta
+    x_gradient = drop(sum_gradient, key, rate, upstream.dtype)
+    return (
+        x_gradient,
+        tf.cast(sum_gradient, upstream.dtype),
+        gamma_gradient,
+        beta_gradient,
+    )
 
 
 def _normalize(x, gamma, beta):
@@ -317,17 +322,17 @@ def _normalize(x, gamma, beta):
 def _normalize_gradient(upstream, normalized, scale, gamma):
     """Gradients of the input <float32>, gamma and beta."""
     upstream = tf.cast(upstream, tf.float32)
-    of_normalized = upstream * gamma
-    product = of_normalized * normalized
-    of_x = scale * (
-        of_normalized
-        - tf.reduce_mean(of_normalized, axis=-1, keepdims=True)
+    normalized_gradient = upstream * gamma
+    product = normalized_gradient * normalized
+    x_gradient = scale * (
+        normalized_gradient
+        - tf.reduce_mean(normalized_gradient, axis=-1, keepdims=True)
         - normalized * tf.reduce_mean(product, axis=-1, keepdims=True)
     )
     rows = list(range(upstream.shape.rank - 1))
-    of_gamma = tf.reduce_sum(upstream * normalized, axis=rows)
-    of_beta = tf.reduce_sum(upstream, axis=rows)
-    return of_x, of_gamma, of_beta
+    gamma_gradient = tf.reduce_sum(upstream * normalized, axis=rows)
+    beta_gradient = tf.reduce_sum(upstream, axis=rows)
+    return x_gradient, gamma_gradient, beta_gradient
 
 
 def attention_probs(
@@ -351,8 +356,8 @@ def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     dropped = _drop(probs, dropout_key, rate, value.dtype, compiles=True)
     context = tf.matmul(dropped, value)
 
-    def gradient(upstream, of_probs):
-        del of_probs  # None goes through them.
+    def gradient(upstream, probs_gradient):
+        del probs_gradient  # None goes through them.
         # A row's products of probabilities and their gradients add up to those
         # of its context and the context's (arXiv:2205.14135, appendix B.2),
         # which are fewer.
@@ -361,7 +366,7 @@ def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
             axis=-1,
             keepdims=True,
         )
-        of_scores = _softmax_drop_gradient(
+        scores_gradient = _softmax_drop_gradient(
             tf.matmul(upstream, value, transpose_b=True),
             probs,
             inner,
@@ -371,8 +376,8 @@ def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
             compiles=True,
         )
         return (
-            tf.matmul(of_scores, key),
-            tf.matmul(of_scores, query, transpose_a=True),
+            tf.matmul(scores_gradient, key),
+            tf.matmul(scores_gradient, query, transpose_a=True),
             tf.matmul(dropped, upstream, transpose_a=True),
             None,
             None,
@@ -383,6 +388,6 @@ def dropped_attention(query, key, value, bias, dropout_key, scale, rate):
 
 @one_pass
 def _softmax_drop_gradient(upstream, probs, inner, scale, key, rate):
-    of_probs = drop(tf.cast(upstream, tf.float32), key, rate)
-    of_scores = (of_probs - inner) * probs
-    return tf.cast(of_scores * scale, upstream.dtype)
+    probs_gradient = drop(tf.cast(upstream, tf.float32), key, rate)
+    scores_gradient = (probs_gradient - inner) * probs
+    return tf.cast(scores_gradient * scale, upstream.dtype)

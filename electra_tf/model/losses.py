@@ -108,18 +108,18 @@ def cross_entropy(logits, token_ids):
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     exps = tf.exp(logits - largest)
     total = tf.reduce_sum(exps, axis=-1)
-    of_token = tf.gather(logits, token_ids, axis=-1, batch_dims=2)
+    token_logits = tf.gather(logits, token_ids, axis=-1, batch_dims=2)
 
     def gradient(upstream):
-        of_exps = exps * (upstream / total)[..., tf.newaxis]
+        logits_gradient = exps * (upstream / total)[..., tf.newaxis]
         rows, slots = tf.meshgrid(
             *(tf.range(size) for size in tf.unstack(tf.shape(token_ids))),
             indexing="ij",
         )
         tokens = tf.stack([rows, slots, token_ids], axis=-1)
-        return tf.tensor_scatter_nd_sub(of_exps, tokens, upstream), None
+        return tf.tensor_scatter_nd_sub(logits_gradient, tokens, upstream), None
 
-    return tf.math.log(total) + largest[..., 0] - of_token, gradient
+    return tf.math.log(total) + largest[..., 0] - token_logits, gradient
 
 
 class DiscriminatorOutput(typing.NamedTuple):
@@ -363,10 +363,10 @@ def metrics_from_sums(sums: dict[str, Sums]) -> dict[str, float]:
       nothing of a task without a row.
     """
     metrics = {}
-    for name, of_metric in sums.items():
-        value = np.asarray(of_metric.value, np.float64)
-        weight = np.asarray(of_metric.weight, np.float64)
-        if isinstance(of_metric, SumsOfTask) and not weight:
+    for name, metric in sums.items():
+        value = np.asarray(metric.value, np.float64)
+        weight = np.asarray(metric.weight, np.float64)
+        if isinstance(metric, SumsOfTask) and not weight:
             continue
         if name == "disc_auc":
             metrics[name] = float(auc(value, weight))

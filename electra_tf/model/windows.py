@@ -118,23 +118,23 @@ def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
 
     shape = tf.stack([-1, length])
     text = tf.reshape(text, [-1])
-    found = {
+    window_features = {
         "input_ids": tf.reshape(ids * mask, shape),
         "input_mask": tf.reshape(mask, shape),
     }
     if not windows.keeps_empty:
         is_there = text >= 0
-        found = {
+        window_features = {
             name: tf.boolean_mask(values, is_there)
-            for name, values in found.items()
+            for name, values in window_features.items()
         }
         text = tf.boolean_mask(text, is_there)
-    found["segment_ids"] = tf.zeros_like(found["input_ids"])
+    window_features["segment_ids"] = tf.zeros_like(window_features["input_ids"])
     weight = tf.ones_like(text, tf.float32)
     if windows.by_tokens:
-        num_tokens = tf.reduce_sum(found["input_mask"], axis=-1)
+        num_tokens = tf.reduce_sum(window_features["input_mask"], axis=-1)
         weight = tf.cast(num_tokens, tf.float32)
-    return Cut(found, text, tf.convert_to_tensor(num_texts), weight)
+    return Cut(window_features, text, tf.convert_to_tensor(num_texts), weight)
 
 
 def fill_up(of: Cut) -> Cut:
@@ -169,9 +169,9 @@ def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
       <float32>[B, ...]; 0 for a padding row whose window weighs nothing.
     """
 
-    def of_texts(parts):
+    def sums(parts):
         return tf.math.unsorted_segment_sum(parts, of.text, of.num_texts)
 
     ones = [1] * (len(values.shape) - 1)
     weight = tf.reshape(of.weight, [-1, *ones])
-    return tf.math.divide_no_nan(of_texts(values * weight), of_texts(weight))
+    return tf.math.divide_no_nan(sums(values * weight), sums(weight))

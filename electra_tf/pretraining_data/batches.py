@@ -170,8 +170,8 @@ class PretrainingData:
         def locate(index):
             positions = draws.positions_of(shard, index, batch_size)
             records = self._order(positions)
-            of_file = tf.searchsorted(first_records, records, "right") - 1
-            places = tf.gather(files, of_file), tf.gather(offsets, records)
+            numbers = tf.searchsorted(first_records, records, "right") - 1
+            places = tf.gather(files, numbers), tf.gather(offsets, records)
             return positions, records, places
 
         def read_record(path, offset):

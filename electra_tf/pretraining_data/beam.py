@@ -266,7 +266,7 @@ class _BuildFile(beam.DoFn):
             local = element._replace(path=_local_copy(element.path, folder))
             part = parts.Part(os.path.join(folder, "part-"), [local], 0)
             (record,) = self._builder.write(part)
-            yield _MANIFEST, ("input", (element, record))
+            yield _MANIFEST, ("input", record)
             for number, share in enumerate(build.shares):
                 num_shards = len(build.shard_names(share))
                 made = tf.data.TFRecordDataset(part.path_of(share))
@@ -336,11 +336,13 @@ def _write_manifests(
 ) -> None:
     """Writes what was made from what; says that all is done."""
     _, values = element
-    of_kind: dict[str, list] = {"input": [], "shard": []}
+    entries: dict[str, list] = {"input": [], "shard": []}
     for kind, value in values:
-        of_kind[kind].append(value)
-    files, records = zip(*sorted(of_kind["input"]), strict=True)
-    shards = sorted(of_kind["shard"], key=lambda shard: shard[:2])
+        entries[kind].append(value)
+    records = sorted(
+        entries["input"], key=lambda r: r[manifest.TRAINING]["name"]
+    )
+    shards = sorted(entries["shard"], key=lambda shard: shard[:2])
     for share in task.build.shares:
         manifest.refuse_empty(records, task.build, share)
     # The training set's manifest says that all is done: it comes last.
@@ -348,7 +350,6 @@ def _write_manifests(
         content = manifest.make(
             task.build,
             share,
-            files,
             records,
             [
                 entry

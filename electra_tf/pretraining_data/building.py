@@ -8,6 +8,7 @@ The flags of all builders are here, too.
 """
 
 import argparse
+import collections
 import contextlib
 import functools
 import gc
@@ -33,7 +34,6 @@ from electra_tf.command_line import arguments, progress
 from electra_tf.pretraining_data import corpus, deduplication
 from electra_tf.pretraining_data import manifest as manifest_lib
 from electra_tf.pretraining_data import parts as parts_lib
-from electra_tf.pretraining_data.manifest import Counts, add_up
 
 if TYPE_CHECKING:
     from electra_tf.text import vocabulary as vocabulary_lib
@@ -263,7 +263,7 @@ def make_build(
         vocabulary_lib.Vocabulary(
             given.tokens, build.do_lower_case, build.strip_accents
         ),
-        manifest_lib.of_vocabulary(args.vocab_file, given.tokens),
+        manifest_lib.vocabulary_entry(args.vocab_file, given.tokens),
     )
 
 
@@ -393,7 +393,6 @@ def _build_outputs(
         share: manifest_lib.make(
             build,
             share,
-            files,
             records,
             _merge(crew, folder, parts, records, build, share),
             entry,
@@ -433,10 +432,10 @@ def _find_duplicates(
     with files_lib.writing(dropped), open(dropped, "w") as listing:
         listing.writelines(deduplication.listing(records, decided, names))
     ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
-    of_parts = np.split(decided["kept_document"] > 0, ends[:-1])
+    decisions = np.split(decided["kept_document"] > 0, ends[:-1])
     return [
         part._replace(is_dropped=some)
-        for part, some in zip(parts, of_parts, strict=True)
+        for part, some in zip(parts, decisions, strict=True)
     ]
 
 
@@ -466,7 +465,7 @@ def _merge(
     share: str,
 ) -> list[dict]:
     """Deals the parts' examples of a share to its output files."""
-    num_examples = sum(r.counts_of(share).num_examples for r in records)
+    num_examples = sum(r[share]["examples"] for r in records)
     names = build.shard_names(share)
     if num_examples < len(names):
         errors.warn(
@@ -510,7 +509,7 @@ class Crew:
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
         self._others = multiprocessing.active_children()
-        self.counts = Counts()
+        self.counts: collections.Counter[str] = collections.Counter()
         # Lists of tokens come by the million and hold no cycles, but each
         # search for some looks at them and at all of TensorFlow too.
         self._thresholds = gc.get_threshold()
@@ -548,7 +547,7 @@ class Crew:
         """Counts of the tasks from now on go to a new line."""
         num_bytes = sum(part.num_bytes for part in parts)
         self._progress = progress.Progress(activity, num_bytes)
-        self.counts = Counts()
+        self.counts.clear()
 
     def run(self, method: str, tasks: Sequence) -> None:
         """Calls a method of `PartBuilder` with each; nothing comes back."""
@@ -573,20 +572,20 @@ class Crew:
             self._progress.close()
             self._progress = None
 
-    def _report(self, done: Sequence[int]) -> None:
+    def _report(self, done: dict[str, int]) -> None:
         """Shows what was done since `start_progress`."""
-        self.counts = add_up(self.counts, done)
+        self.counts.update(done)
         if self._progress is None:
             return
         counts = self.counts
-        figures = f"{counts.num_documents:,} documents"
-        if counts.num_tokens:
-            speed = counts.num_tokens / self._progress.seconds
+        figures = f"{counts['documents']:,} documents"
+        if num_tokens := counts["tokens"]:
+            speed = num_tokens / self._progress.seconds
             figures += (
-                f"  {counts.num_examples:,} examples  {counts.num_tokens:,} "
+                f"  {counts['examples']:,} examples  {num_tokens:,} "
                 f"tokens  {speed:,.0f} tokens/s"
             )
-        self._progress.update(counts.num_bytes, figures)
+        self._progress.update(counts["bytes"], figures)
 
 
 def _make_builder(
@@ -631,11 +630,11 @@ def _start_worker(*choices) -> None:
     _builder = _make_builder(*choices)
 
 
-def _work(method: str, task: Any) -> Counts:
+def _work(method: str, task: Any) -> dict[str, int]:
     """Has this process of the crew do a task; what it has done."""
-    done: list[Sequence[int]] = [Counts()]
-    getattr(_builder, method)(task, done.append)
-    return add_up(*done)
+    done: collections.Counter[str] = collections.Counter()
+    getattr(_builder, method)(task, done.update)
+    return done
 
 
 def _refuse_foreign_files(output_dir: str, holds_out: bool) -> None:

@@ -95,9 +95,9 @@ def take_sample(
     # The files in which equidistant bytes of the corpus lie.
     places = (np.arange(SAMPLE_FILES) + 0.5) * ends[-1] / SAMPLE_FILES
     numbers = np.unique(np.searchsorted(ends, places, side="right"))
-    of_each = max_bytes / len(numbers)
+    bytes_of_file = max_bytes / len(numbers)
     if ends[-1] <= max_bytes:
-        numbers, of_each = np.arange(len(files)), float("inf")
+        numbers, bytes_of_file = np.arange(len(files)), float("inf")
     sample = []
     for number in numbers:
         lines: list[str] = []
@@ -108,7 +108,7 @@ def take_sample(
         ):
             lines.append(line)
             num_bytes += len(line.encode()) + 1
-            if num_bytes > of_each:
+            if num_bytes > bytes_of_file:
                 break
         sample.append(lines)
     if bad_input:

@@ -125,11 +125,11 @@ class Fingerprinter:
         words: list[str] = []
         lengths = []
         for text in texts:
-            of_text = text.split(" ")
+            own_words = text.split(" ")
             # So that a short document has a run of words too.
-            of_text += [""] * (SHINGLE_WORDS - len(of_text))
-            words += of_text
-            lengths.append(len(of_text))
+            own_words += [""] * (SHINGLE_WORDS - len(own_words))
+            words += own_words
+            lengths.append(len(own_words))
         hashes = self._hash_words(words)
         # Runs of words, those over the end of a document left out.
         runs = hashes.copy()

@@ -41,6 +41,9 @@ MIN_SEQ_LENGTH = 5
 
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
 
+# What became of an input file: share -> the manifest's entry of the file.
+FileRecord = dict[str, dict[str, Any]]
+
 
 class Build(NamedTuple):
     """What decides the bytes of the output: `flags` of the manifest."""
@@ -85,53 +88,6 @@ def folder_of(output_dir: str, share: str) -> str:
     return output_dir + (HELDOUT_SUFFIX if share == HELDOUT else "")
 
 
-class Counts(NamedTuple):
-    """What was done since the last report.
-
-    Attributes:
-      num_bytes: Bytes of text read.
-      num_documents: Documents ended.
-      num_tokens: Tokens read, without [CLS] and [SEP].
-      num_examples: Examples made.
-      num_example_tokens: Tokens in them, with [CLS] and [SEP].
-    """
-
-    num_bytes: int = 0
-    num_documents: int = 0
-    num_tokens: int = 0
-    num_examples: int = 0
-    num_example_tokens: int = 0
-
-
-def add_up(*counts: Sequence[int]) -> Counts:
-    """The sums of some counts."""
-    return Counts(*map(sum, zip(*counts, strict=True)))
-
-
-class FileRecord(NamedTuple):
-    """What became of one input file.
-
-    Attributes:
-      name: The file's name in its corpus.
-      sha256: Of its bytes, in hexadecimal.
-      counts: Of the training share; bytes are the whole file's.
-      heldout: Of what is held out.
-      num_dropped: Documents that were dropped.
-      num_bad_inputs: Damaged places that were left out.
-    """
-
-    name: str
-    sha256: str
-    counts: Counts
-    heldout: Counts = Counts()
-    num_dropped: int = 0
-    num_bad_inputs: int = 0
-
-    def counts_of(self, share: str) -> Counts:
-        """Of the share that is TRAINING or HELDOUT."""
-        return self.heldout if share == HELDOUT else self.counts
-
-
 def versions(*more_packages: str) -> dict[str, str]:
     """Of what the bytes could depend on."""
     installed = files_lib.versions([*_PACKAGES, *more_packages])
@@ -140,7 +96,7 @@ def versions(*more_packages: str) -> dict[str, str]:
     }
 
 
-def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
+def vocabulary_entry(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
     """The manifest's entry of a vocabulary.
 
     Raises:
@@ -158,7 +114,6 @@ def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
 def make(
     build: Build,
     share: str,
-    files: Sequence[corpus.CorpusFile],
     records: Sequence[FileRecord],
     shards: Sequence[dict],
     vocabulary: dict,
@@ -166,22 +121,9 @@ def make(
 ) -> dict[str, Any]:
     """The manifest of one data set: TRAINING or HELDOUT of the files.
 
-    Each record says what became of a file; each shard has the `name`,
-    `examples` and `bytes` of an output file.
+    Each shard has the `name`, `examples` and `bytes` of an output file.
     """
-    inputs = []
-    for file, record in zip(files, records, strict=True):
-        counts = record.counts_of(share)._asdict()
-        inputs.append(
-            {"name": file.name, "sha256": record.sha256}
-            | {name.removeprefix("num_"): n for name, n in counts.items()}
-            | {
-                # Of the whole file.
-                "bytes": file.num_bytes,
-                "dropped_documents": record.num_dropped,
-                "bad_inputs": record.num_bad_inputs,
-            }
-        )
+    inputs = [record[share] for record in records]
     return {
         "manifest_version": VERSION,
         "share": share or "training",
@@ -202,7 +144,7 @@ def refuse_empty(
     records: Sequence[FileRecord], build: Build, share: str
 ) -> None:
     """Raises a ValueError for a data set without an example."""
-    if any(record.counts_of(share).num_examples for record in records):
+    if any(record[share]["examples"] for record in records):
         return
     flag = ""
     if build.heldout_fraction:

@@ -8,7 +8,9 @@ the parts' examples to the output files.
 TensorFlow is imported by what is called, not here: mistakes are told sooner.
 """
 
+import collections
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -25,7 +27,6 @@ from electra_tf.pretraining_data.manifest import (
     DROPPED,
     HELDOUT,
     TRAINING,
-    Counts,
     FileRecord,
 )
 
@@ -40,6 +41,9 @@ PART_BYTES = 4 << 20
 # Shards are written through memory, so that a thousand of them need no
 # thousand open files.
 _MERGE_BUFFER_BYTES = 64 << 20
+
+# Is told what was done since the last call: "bytes", and what a share counts.
+Report = Callable[[dict[str, int]], object]
 
 
 class Part(NamedTuple):
@@ -96,40 +100,31 @@ def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     return parts
 
 
-def write_record(part: Part, records: Sequence[FileRecord]) -> None:
-    """Says of a part that it is finished, and how large its file is."""
-    content = json.dumps([os.path.getsize(part.path), records])
-    files_lib.write_atomically(part.path + ".json", content)
-
-
 def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
     """What became of a part's input files, if it is finished and whole, and
     damaged places are left out of it only where one `skips` them.
     """
     try:
         with open(part.path + ".json", encoding="utf-8") as reader:
-            size, rows = json.load(reader)
+            size, records = json.load(reader)
         if os.path.getsize(part.path) != size:
             return None
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    records = [
-        FileRecord(name, sha256, Counts(*counts), Counts(*heldout), *rest)
-        for name, sha256, counts, heldout, *rest in rows
-    ]
-    is_usable = skips or not any(record.num_bad_inputs for record in records)
-    return records if is_usable else None
+    has_bad_inputs = any(record[TRAINING]["bad_inputs"] for record in records)
+    return records if skips or not has_bad_inputs else None
 
 
 class _Share:
     """The examples of a file's documents that are in one share."""
 
     def __init__(self, builder: "examples.ExampleBuilder", write):
-        self.counts = Counts()
+        names = ("documents", "tokens", "examples", "example_tokens")
+        self.counts = collections.Counter(dict.fromkeys(names, 0))
         self._builder, self._write = builder, write
         self._in_document = False
 
-    def add(self, lines: list[str], sentences: list[bytes]) -> Counts:
+    def add(self, lines: list[str], sentences: list[bytes]) -> dict[str, int]:
         """Writes the examples that lines with their packed ids complete."""
         from electra_tf.pretraining_data import records
 
@@ -150,10 +145,13 @@ class _Share:
                 num_example_tokens += segments.num_tokens
                 self._write(builder.serialize(segments))
         self._in_document = in_document
-        done = Counts(
-            0, num_documents, num_tokens, num_examples, num_example_tokens
-        )
-        self.counts = manifest.add_up(self.counts, done)
+        done = {
+            "documents": num_documents,
+            "tokens": num_tokens,
+            "examples": num_examples,
+            "example_tokens": num_example_tokens,
+        }
+        self.counts.update(done)
         return done
 
 
@@ -198,9 +196,7 @@ class PartBuilder:
             "nevertheless",
         )
 
-    def fingerprint(
-        self, part: Part, report: Callable[[Counts], object]
-    ) -> None:
+    def fingerprint(self, part: Part, report: Report) -> None:
         """Writes the fingerprints of a part's documents."""
         reading = self.reading
         if reading.on_bad_input is not None:
@@ -214,7 +210,7 @@ class PartBuilder:
                 ):
                     for document in some:
                         yield number, document
-                    report(Counts(num_bytes, len(some)))
+                    report({"bytes": num_bytes, "documents": len(some)})
 
         fingerprinter = deduplication.Fingerprinter(self._build.dedup == "near")
         with (
@@ -224,16 +220,18 @@ class PartBuilder:
             for fingerprints in fingerprinter(documents()):
                 writer.write(fingerprints.tobytes())
 
-    def build(self, part: Part, report: Callable[[Counts], object]) -> None:
-        """Writes the examples of a part, and last its record."""
-        write_record(part, self.write(part, report))
+    def build(self, part: Part, report: Report) -> None:
+        """Writes the examples of a part, and last what became of its files."""
+        records = self.write(part, report)
+        content = json.dumps([os.path.getsize(part.path), records])
+        files_lib.write_atomically(part.path + ".json", content)
 
     def merge(self, task: tuple, report: object) -> None:
         """Writes the output files: see `merge`."""
         merge(*task)
 
     def write(
-        self, part: Part, report: Callable[[Counts], object] = lambda done: None
+        self, part: Part, report: Report = lambda done: None
     ) -> list[FileRecord]:
         """Writes a TFRecord file a share, which appears once it is whole.
 
@@ -253,7 +251,8 @@ class PartBuilder:
         build = self._build
         choose = None
         if build.dedup or build.heldout_fraction:
-            choose = _chooser(part, build.heldout_fraction)
+            choose = functools.partial(self._share_of, part)
+        self._num_documents = 0
         with contextlib.ExitStack() as stack:
             writers = {
                 share: stack.enter_context(
@@ -265,16 +264,31 @@ class PartBuilder:
                 self._write_file(file, writers, choose, report)
                 for file in part.files
             ]
-        if choose is not None:
-            choose(None)
+        dropped = part.is_dropped
+        if dropped is not None and self._num_documents != len(dropped):
+            raise ValueError(
+                "Expected the corpus to stay as it is while it is read. "
+                f"Received: other documents than before in "
+                f"{part.files[0].name!r} or a file after it; run again."
+            )
         return made
+
+    def _share_of(self, part: Part, lines: list[str]) -> str:
+        """Which share gets the next document of a part."""
+        number, fraction = self._num_documents, self._build.heldout_fraction
+        self._num_documents += 1
+        if part.is_dropped is not None and part.is_dropped[number:][:1].any():
+            return DROPPED
+        digest = deduplication.digest_of(lines) if fraction else b""
+        is_held_out = deduplication.is_held_out(digest, fraction)
+        return HELDOUT if is_held_out else TRAINING
 
     def _write_file(
         self,
         file: corpus.CorpusFile,
         writers: dict[str, Callable[[bytes], object]],
-        choose: Callable[[list[str] | None], str] | None,
-        report: Callable[[Counts], object],
+        choose: Callable[[list[str]], str] | None,
+        report: Report,
     ) -> FileRecord:
         """Writes the examples of one file, and says what became of it."""
         from electra_tf.pretraining_data import examples
@@ -298,64 +312,33 @@ class PartBuilder:
 
         reading = self.reading._replace(on_bad_input=on_bad_input)
         batches = corpus.read_lines(file.path, digest, reading)
-        num_bytes = num_dropped = 0
-        for share, lines, num_read in _shared_out(batches, choose):
-            num_bytes += num_read
-            done = Counts(num_read)
+        num_dropped = 0
+        for share, lines, num_bytes in _shared_out(batches, choose):
+            report({"bytes": num_bytes})
             if share == DROPPED:
                 num_dropped += 1
             elif lines:
-                made = shares[share].add(lines, self._tokenize_lines(lines))
-                done = manifest.add_up(made, done)
-            report(done)
+                ids = self._tokenize_lines(lines)
+                report(shares[share].add(lines, ids))
         for end in shares.values():
             report(end.add([""], [b""]))
-        counts = shares[TRAINING].counts._replace(num_bytes=num_bytes)
-        heldout = shares[HELDOUT].counts if HELDOUT in shares else Counts()
-        return FileRecord(
-            file.name,
-            digest.hexdigest(),
-            counts,
-            heldout,
-            num_dropped,
-            len(bad_inputs),
-        )
-
-
-def _chooser(
-    part: Part, heldout_fraction: float
-) -> Callable[[list[str] | None], str]:
-    """What says which share gets a document of a part, in the order of
-    reading, or at their end with None that all were seen.
-    """
-    left = None if part.is_dropped is None else iter(part.is_dropped)
-
-    def choose(lines: list[str] | None) -> str:
-        is_dropped = False if left is None else next(left, None)
-        if left is not None and (is_dropped is None) != (lines is None):
-            raise ValueError(
-                "Expected the corpus to stay as it is while it is read. "
-                f"Received: other documents than before in "
-                f"{part.files[0].name!r} or a file after it; run again."
-            )
-        if is_dropped:
-            return DROPPED
-        if (
-            lines
-            and heldout_fraction
-            and deduplication.is_held_out(
-                deduplication.digest_of(lines), heldout_fraction
-            )
-        ):
-            return HELDOUT
-        return TRAINING
-
-    return choose
+        return {
+            share: {
+                "name": file.name,
+                "sha256": digest.hexdigest(),
+                "bytes": file.num_bytes,
+                **made.counts,
+                # Of the whole file.
+                "dropped_documents": num_dropped,
+                "bad_inputs": len(bad_inputs),
+            }
+            for share, made in shares.items()
+        }
 
 
 def _shared_out(
     batches: Iterable[corpus.LineBatch],
-    choose: Callable[[list[str] | None], str] | None,
+    choose: Callable[[list[str]], str] | None,
 ) -> Iterator[tuple[str, list[str], int]]:
     """Lines of one share, and what was read of a file to get them."""
     if choose is None:

@@ -88,7 +88,7 @@ class Records:
         self.files = list(files)
         offsets = list(map(_record_offsets, self.files))
         # Record r is in the last file whose first record is at most r.
-        counts = [len(of_file) for of_file in offsets]
+        counts = [len(places) for places in offsets]
         self.first_records = np.cumsum([0] + counts)[:-1]
         self.offsets = np.concatenate(offsets)
         self._open = functools.lru_cache(_MAX_OPEN_FILES)(RandomAccessFile)
@@ -115,13 +115,13 @@ class Records:
         known: dict[tuple[int, bytes, bytes], str] = {}
         if others is not None:
             known = {mark: path for path, mark in others._marks.items()}
-        found = []
+        pairs = []
         for path, mark in self._marks.items():
             if mark in known:
-                found.append((path, known[mark]))
+                pairs.append((path, known[mark]))
             elif others is None:
                 known[mark] = path
-        return found
+        return pairs
 
     @functools.cached_property
     def _marks(self) -> dict[str, tuple[int, bytes, bytes]]:
@@ -188,16 +188,16 @@ class RandomAccessFile:
         Returns:
           None if it does not fit its checksum.
         """
-        found = self._read(self.GUESS, offset)
-        (length,) = _LENGTH.unpack(found[:8].ljust(8, b"\xff"))
+        content = self._read(self.GUESS, offset)
+        (length,) = _LENGTH.unpack(content[:8].ljust(8, b"\xff"))
         end = _HEADER_SIZE + length
-        if end + _FOOTER_SIZE > len(found):
+        if end + _FOOTER_SIZE > len(content):
             # Before so much is asked for.
-            if not _fits(found[:8], found[8:_HEADER_SIZE]):
+            if not _fits(content[:8], content[8:_HEADER_SIZE]):
                 return None
-            found = self._read(end + _FOOTER_SIZE, offset)
-        data = found[_HEADER_SIZE:end]
-        footer = found[end : end + _FOOTER_SIZE]
+            content = self._read(end + _FOOTER_SIZE, offset)
+        data = content[_HEADER_SIZE:end]
+        footer = content[end : end + _FOOTER_SIZE]
         return data if _fits(data, footer) else None
 
     def _read(self, num_bytes: int, offset: int) -> bytes:

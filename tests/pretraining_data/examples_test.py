@@ -4,6 +4,7 @@ import hashlib
 import random
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -154,17 +155,39 @@ def test_a_part_is_counted(tmp_path):
     (record,) = write_part(
         corpus.list_files(str(tmp_path)), tmp_path / "part", 0, reports.append
     )
-    assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert record.counts == manifest.Counts(
-        num_bytes=16,
-        num_documents=2,
-        num_tokens=4,
-        num_examples=2,
-        # One or two segments, which is drawn.
-        num_example_tokens=record.counts.num_example_tokens,
+    entry = record[manifest.TRAINING]
+    # One or two segments, which is drawn.
+    assert 4 + 2 * 2 <= entry["example_tokens"] <= 4 + 2 * 3
+    assert entry == {
+        "name": "text.txt",
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bytes": 16,
+        "documents": 2,
+        "tokens": 4,
+        "examples": 2,
+        "example_tokens": entry["example_tokens"],
+        "dropped_documents": 0,
+        "bad_inputs": 0,
+    }
+    for name in ("bytes", "documents", "tokens", "examples", "example_tokens"):
+        assert sum(done.get(name, 0) for done in reports) == entry[name]
+
+
+@pytest.mark.parametrize("num_documents", [1, 3])
+def test_a_corpus_stays_between_two_readings(tmp_path, num_documents):
+    (tmp_path / "text.txt").write_text("7\n\n8\n")
+    build = manifest.Build(16, True, True, True, 0, 1, dedup="exact")
+    builder = parts.PartBuilder(
+        build, TOKENIZER, tokenize_lines=words_to_packed_ids
     )
-    assert 4 + 2 * 2 <= record.counts.num_example_tokens <= 4 + 2 * 3
-    assert manifest.add_up(*reports) == record.counts
+    part = parts.Part(
+        str(tmp_path / "part"),
+        corpus.list_files(str(tmp_path)),
+        0,
+        np.zeros(num_documents, bool),
+    )
+    with pytest.raises(ValueError, match="other documents than before"):
+        builder.write(part)
 
 
 def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
@@ -187,8 +210,8 @@ def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
             build, TOKENIZER, tokenize_lines=tokenize_lines
         )
         part = tmp_path / f"part{fraction}"
-        records = builder.write(parts.Part(str(part), files, 0))
-        made.append((part.read_bytes(), records))
+        (record,) = builder.write(parts.Part(str(part), files, 0))
+        made.append((part.read_bytes(), record[manifest.TRAINING]))
     assert made[0] == made[1]
     assert max(sizes) <= 100
 
@@ -309,4 +332,4 @@ def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
     together, records = part_of(*files)
     assert together == alone_a + alone_b
     assert records == records_a + records_b
-    assert records[0].counts.num_bytes == files[0].num_bytes
+    assert records[0][manifest.TRAINING]["bytes"] == files[0].num_bytes
