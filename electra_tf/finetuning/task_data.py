@@ -8,8 +8,9 @@ others. Texts longer than the model, and without a token, are counted.
 
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -339,12 +340,19 @@ def warn_of_unread(data: TaskData) -> None:
     if data.windows:
         longest = data.windows.most_tokens
         advice = "FinetuningDataConfig.max_windows reads more"
+    tokenizer, task = data.tokenizer, data.task
+    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
     for split, features in data.features.items():
+        rows = data.examples[split]
         texts: Sequence = ()
-        if isinstance(data.task, text_tasks.TextTask):
-            rows = data.examples[split]
+        lost: Iterable[str] = ()
+        if isinstance(task, text_tasks.TextTask):
             texts = [e.text_a for e in rows], [e.text_b for e in rows]
-        for line in features_lib.remarks(
-            features, data.tokenizer, texts, longest, advice
-        ):
-            data.task.warn(f"{split}: {line}")
+        else:
+            lines = (text for e in rows for text in task.texts_of(e) or ())
+            lost = tokenization.lost_text(lines, strips_accents)
+        remarks = features_lib.remarks(
+            features, tokenizer, texts, longest, advice
+        )
+        for line in itertools.chain(remarks, lost):
+            task.warn(f"{split}: {line}")

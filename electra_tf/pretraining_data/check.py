@@ -9,8 +9,7 @@ import contextlib
 import itertools
 import sys
 import types
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -28,7 +27,6 @@ SAMPLE_FILES = 32
 # Above these shares a report warns. Vocabularies of a language leave far less
 # of its text unknown.
 _MAX_UNKNOWN = 0.01
-_MAX_CHANGED = 0.01
 _MAX_PADDING = 0.3
 _MAX_DUPLICATES = 0.01
 # And above this one nothing can be learned.
@@ -146,9 +144,9 @@ def report_on_text(
         report.errors.append("the sample has no word")
         return report
     _check_words(report, counts, tokenizer)
-    warn_of_lost_text(
-        lines, tokenizer.do_lower_case and tokenizer.strip_accents
-    )
+    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
+    for line in tokenization.lost_text(lines, strips_accents):
+        errors.warn(line)
     return report
 
 
@@ -179,49 +177,6 @@ def _check_words(report, counts: collections.Counter[str], tokenizer) -> None:
         report.errors.append(
             f"{unknown.total() / num_pieces:.0%} of the tokens would be [UNK], "
             "from which nothing can be learned"
-        )
-
-
-def _stripped(text: str) -> str:
-    """Text decomposed and without its marks, as the tokenizer strips it."""
-    return "".join(
-        character
-        for character in unicodedata.normalize("NFD", text)
-        if unicodedata.category(character) != "Mn"
-    )
-
-
-def warn_of_lost_text(lines: Iterable[str], strips_accents: bool) -> None:
-    """Warns which share of the words loses marks, or all of its letters.
-
-    Args:
-      lines: Text as it is before it is lower-cased.
-      strips_accents: Whether it loses its accents, in whatever script.
-    """
-    changed: collections.Counter[str] = collections.Counter()
-    num_words = num_long = num_in_long = num_letters = 0
-    for line in lines:
-        words = line.split()
-        num_words += len(words)
-        for length in map(len, words):
-            num_letters += length
-            if length > vocabulary.MAX_CHARS_PER_WORD:
-                num_long += 1
-                num_in_long += length
-        if strips_accents and not line.isascii():
-            changed.update(word for word in words if _stripped(word) != word)
-    if changed.total() > _MAX_CHANGED * num_words:
-        word = changed.most_common(1)[0][0][:20]
-        errors.warn(
-            f"stripping accents changes {changed.total() / num_words:.1%} of "
-            f"the words, such as {word!r} to {_stripped(word)!r}: where that "
-            "is another word, use --no-strip-accents, for the vocabulary, too"
-        )
-    if num_in_long > _MAX_CHANGED * num_letters:
-        errors.warn(
-            f"{num_in_long / num_letters:.1%} of the text is in {num_long} "
-            f"word(s) of more than {vocabulary.MAX_CHARS_PER_WORD} letters, "
-            "each of which becomes one [UNK]: put spaces between its words"
         )
 
 

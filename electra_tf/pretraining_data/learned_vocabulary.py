@@ -117,7 +117,6 @@ def _count_words(
     strip_accents: bool,
 ) -> collections.Counter[str]:
     """The words of some files that a vocabulary can hold, and how often."""
-    from electra_tf.pretraining_data import check
     from electra_tf.text import tokenization
 
     sample: list[str] = []
@@ -132,7 +131,8 @@ def _count_words(
     word_counts = tokenization.count_words(
         lines(), do_lower_case, strip_accents
     )
-    check.warn_of_lost_text(sample, do_lower_case and strip_accents)
+    for line in tokenization.lost_text(sample, do_lower_case and strip_accents):
+        errors.warn(line)
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
         if len(word) > vocabulary.MAX_CHARS_PER_WORD:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import tokenization
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 Features = dict[str, np.ndarray]
@@ -148,13 +148,12 @@ def remarks(
         return
     if num := int((num_tokens <= 2).sum()):
         yield f"{num} {share} have no token"
-    most = vocabulary.MAX_CHARS_PER_WORD
-    words = (w for texts_ in texts for t in texts_ for w in (t or "").split())
-    if num := sum(len(word) > most for word in words):
-        yield (
-            f"{num} words have more than {most} letters, and each becomes one "
-            "[UNK]: put spaces between what they are made of"
-        )
+    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
+    given = (text or "" for column in texts for text in column)
+    lines = (
+        t.decode(errors="replace") if hasattr(t, "decode") else t for t in given
+    )
+    yield from tokenization.lost_text(lines, strips_accents)
     is_full = num_tokens >= longest
     rows = [[t or "" for t in itertools.compress(x, is_full)] for x in texts]
     ids = (tokenize_all(column, tokenizer) for column in rows)

@@ -13,7 +13,8 @@ Shapes: B lines, L length of a packed input.
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -27,6 +28,8 @@ ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 # A word that no vocabulary entry can spell: every control character is
 # removed from text before word pieces are looked up.
 _UNSPELLABLE = "\x7f"
+# Above this share of words that are changed, or lost, it is said.
+_MAX_LOST = 0.01
 
 
 def _character_class(*tables: str) -> str:
@@ -403,3 +406,48 @@ def _truncate_pair(
         cut(first, tf.maximum(room - half, room - length_2)),
         cut(second, tf.maximum(half, room - length_1)),
     ]
+
+
+def _stripped(text: str) -> str:
+    """Text decomposed and without its marks, as the tokenizer strips it."""
+    return "".join(
+        character
+        for character in unicodedata.normalize("NFD", text)
+        if unicodedata.category(character) != "Mn"
+    )
+
+
+def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
+    """Which share of the words loses marks, or all of its letters, in lines.
+
+    Args:
+      lines: Text as it is before it is lower-cased.
+      strips_accents: Whether it loses its accents, in whatever script.
+    """
+    changed: collections.Counter[str] = collections.Counter()
+    num_words = num_long = num_in_long = num_letters = 0
+    most = vocabulary_lib.MAX_CHARS_PER_WORD
+    for line in lines:
+        words = line.split()
+        num_words += len(words)
+        for length in map(len, words):
+            num_letters += length
+            if length > most:
+                num_long += 1
+                num_in_long += length
+        if strips_accents and not line.isascii():
+            changed.update(word for word in words if _stripped(word) != word)
+    if changed.total() > _MAX_LOST * num_words:
+        word = changed.most_common(1)[0][0][:20]
+        yield (
+            f"stripping accents changes {changed.total() / num_words:.1%} of "
+            f"the words, such as {word!r} to {_stripped(word)!r}: where that "
+            "is another word, use --no-strip-accents of build-vocab and "
+            "build-data"
+        )
+    if num_in_long > _MAX_LOST * num_letters:
+        yield (
+            f"{num_in_long / num_letters:.1%} of the text is in {num_long} "
+            f"word(s) of more than {most} letters, each of which becomes one "
+            "[UNK]: put spaces between its words"
+        )

@@ -162,7 +162,7 @@ def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     assert "dev: 1 of 6 texts have more than 16 tokens (up to 17)" in lines
     assert "--long_texts=windows reads all" in lines
     assert "dev: 1 of 6 rows are [UNK] for the most part" in lines
-    assert "dev: 1 words have more than 200 letters" in lines
+    assert "in 1 word(s) of more than 200 letters" in lines
     assert "train: 256 of 256 texts have more than 24" in said(max_windows=2)
 
 

@@ -191,6 +191,8 @@ def test_texts_that_are_cut_are_counted(model):
             use()
     with pytest.warns(UserWarning, match="^1 of 2 rows are .UNK."):
         model.predict(["wa", "zz " + "a" * 201], verbose=0)
+    with pytest.warns(UserWarning, match="accents changes 50.*'\u304c' to"):
+        model.predict(["wa \u304c"], verbose=0)
     with pytest.warns(UserWarning, match="^2 of 4 texts"):
         model.features(([fits, long, fits, "wa"], ["", "", "wa", "wb"]), None)
 
