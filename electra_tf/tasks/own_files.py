@@ -82,6 +82,12 @@ def make_task(
             f"Received: {sorted(paths)}."
         )
     table = tables.read(paths["train"], has_header)
+    if {"question", "context"} <= {*table.columns} and not text_columns:
+        raise ValueError(
+            "Expected texts with classes, numbers or tags. Received: "
+            f"{table.path!r}, questions on passages, which are read as "
+            "squad/train.json by --task_names=squad --data_dir=<its folder>."
+        )
     texts, label = tables.choose_columns(table, text_columns, label_column)
     source = OwnFiles(
         paths,

@@ -224,6 +224,9 @@ REFUSES = {
                              {}, ["a text", '{"a": 1}', "row 1"]),
     "SQuAD's layout": ("a.json", json.dumps({"version": "1", "data": []}), {},
                        ["list of rows", "--task_names=squad"]),
+    "rows of questions": (
+        "a.jsonl", jsonl({"question": "a", "context": "b", "answers": []}), {},
+        ["questions on passages", "--task_names=squad"]),
 }  # fmt: skip
 
 

@@ -122,8 +122,20 @@ def _num_with(argument: str) -> int:
     return found
 
 
+# As the tool, but impatient.
+AT_ONCE = """
+import sys
+from electra_tf.training import local_cluster
+from tools import launch_local_cluster
+local_cluster._GRACE_SECONDS = 0.5
+sys.exit(launch_local_cluster.main())
+"""
+
+
 def test_an_output_that_nobody_takes_stops_all():
-    process = start(WAITS.format(then="print('x' * 100_000, flush=True)"))
+    code = WAITS.format(then="print('x' * 100_000, flush=True)")
+    command = ("--num_workers=2", "--", sys.executable, "-c", code)
+    process = helpers.start("-c", AT_ONCE, *command)
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=60) == 1
