@@ -142,6 +142,10 @@ class Dense(keras.layers.Dense):
     def build(self, input_shape=None):
         super().build((None, self.input_size))
 
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        """As Keras's own, which refuses a subclass by itself."""
+        super().quantize(mode, type_check=False, **kwargs)
+
 
 class Embeddings(Layer):
     """Sum of word, segment and position embeddings, normalised.
