@@ -177,14 +177,7 @@ def _partner(path: str) -> str:
 def _build(
     values, records: str, vocab_file: str, length: int
 ) -> tuple[dict, dict]:
-    """Builds the records, in a process of its own.
-
-    Returns:
-      The manifests' totals, of what is trained on and of what is held out.
-
-    Raises:
-      ConfigError: If that fails, or nothing is held out.
-    """
+    """Builds the records; totals of what is trained on, and held out."""
     from electra_tf.pretraining_data import manifest
 
     command = [

@@ -119,14 +119,7 @@ def evaluate(config: configs.PretrainingConfig) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Inputs:
-    """What a run reads before it begins.
-
-    Attributes:
-      vocab: The vocabulary.
-      train_data: Training examples.
-      heldout_data: Held-out examples; None without any.
-      num_eval_steps: Batches of an evaluation; 0 without any.
-    """
+    """What a run reads before it begins."""
 
     vocab: vocabulary.Vocabulary
     train_data: batches.PretrainingData
@@ -199,12 +192,7 @@ def _make_engine(
     inputs: _Inputs,
     strategy: tf.distribute.Strategy,
 ) -> engine_lib.Engine:
-    """The model and the optimizer where they begin, in the engine of a run.
-
-    Raises:
-      ConfigError: If they do not fit `init_checkpoint`, or a batch cannot be
-        divided.
-    """
+    """The model and the optimizer where they begin, in the engine of a run."""
     run, data = config.run, config.data
     with strategy.scope():
         model = ablations.make_model(
@@ -343,10 +331,7 @@ def _refuse_other_inputs(
     vocab: vocabulary.Vocabulary,
     digest: str,
 ) -> None:
-    """Refuses to go on with records or tokens that the model has not learned.
-
-    `digest` is that of the records, under whatever name they are.
-    """
+    """Refuses records or tokens other than those that the model learned."""
     model_dir, data = config.run.model_dir, config.data
     if not model_directory.has_learned(model_dir):
         return

@@ -190,11 +190,7 @@ def _check(
     known: Mapping[str, Hparam],
     refused: tuple[str, ...],
 ) -> None:
-    """Refuses unknown names, and values of no sense or that cannot be had.
-
-    `refused` are those of which another value than the default changes what is
-    learned, or what is to be done.
-    """
+    """Refuses unknown names, and values of no sense or that cannot be had."""
     for name, value in hparams.items():
         if name not in known:
             hint = errors.did_you_mean(name, known)

@@ -70,10 +70,7 @@ def make_predictor(
 
 
 def _join(name: str, parts: list[np.ndarray]) -> np.ndarray:
-    """The outputs [N, ...] of all batches, some cut shorter than others.
-
-    They are filled up as positions behind the text are by the head.
-    """
+    """The outputs [N, ...] of all batches, the shorter ones filled up."""
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) == 1:
         return np.concatenate(parts)

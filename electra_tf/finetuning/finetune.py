@@ -313,10 +313,7 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
 
 
 def _refuse_changes(plan: RunPlan) -> None:
-    """Refuses a model directory whose trials are others than those planned.
-
-    Nothing is written, so that all in the directory still belongs together.
-    """
+    """Refuses a model directory whose trials are others than those planned."""
     planned = {trial.number: trial for trial in plan.trials}
     for number in model_directory.trial_numbers(plan.config.run.model_dir):
         directory = model_directory.trial_dir(plan.config.run.model_dir, number)

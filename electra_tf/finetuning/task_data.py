@@ -277,10 +277,7 @@ def _of_fold(
 
 
 def _texts(data: TaskData, split: str) -> list[tuple[str, ...]] | None:
-    """The texts of each row, which are equal to those of its copies.
-
-    None for a task that does not say what its texts are.
-    """
+    """The texts of each row; None for a task that does not say them."""
     is_lower = data.tokenizer is not None and data.tokenizer.do_lower_case
     rows = []
     for texts in map(data.task.texts_of, data.examples[split]):

@@ -374,11 +374,7 @@ def _range_of_labels(source: OwnFiles) -> dict:
 
 
 def _tags_of(name: str, source: OwnFiles) -> dict:
-    """How the training file tags its words.
-
-    Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
-    for themselves.
-    """
+    """How the training file tags its words: spans, if all tags are of some."""
     sentences = source.sentences("train")
     tags = {t for s in sentences for t in s.tags} - {NO_LABEL}
     _refuse_few(tags, source, 2)

@@ -157,11 +157,7 @@ class _Looks:
             self.line.close()
 
     def look(self, step: int, metrics: dict) -> None:
-        """Logs and shows the metrics of the steps since the last look.
-
-        Raises:
-          TrainingError: If the loss is not finite, or far above the first.
-        """
+        """Logs and shows the metrics of the steps since the last look."""
         speed = self.engine.batch_size * (step - self._step)
         speed /= time.monotonic() - self._time
         self._refuse_loss(step, metrics["total_loss"])
@@ -375,9 +371,6 @@ def _hush_compiler() -> None:
     """Has XLA say now, to nobody, what it says once in a process.
 
     It says that it compiled something, and no setting of TensorFlow's stops it.
-
-    Raises:
-      ConfigError: If there is no XLA for the CPU, which training needs.
     """
     try:
         with silence.stderr():

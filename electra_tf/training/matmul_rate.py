@@ -28,11 +28,7 @@ def _measure(
     num_chains: int = 1,
     clock: Callable[[], float] = time.process_time,
 ) -> Callable[[], float]:
-    """What times products of squares, `repeats` in each of the chains.
-
-    Each replica does all of them. Returns a function, and that the floating-
-    point operations in a second of the clock, of all replicas together.
-    """
+    """A function that measures the FLOPs a second of products of squares."""
     strategy = strategy or tf.distribute.get_strategy()
     flops = num_chains * repeats * 2.0 * size**3 * strategy.num_replicas_in_sync
 

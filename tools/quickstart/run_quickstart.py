@@ -99,10 +99,7 @@ def _as_shown(command: str) -> str:
 
 
 def _run_command(command: str) -> int:
-    """Runs a command by this Python to its end; returns its exit code.
-
-    It may save before it leaves: a signal is for it, and is waited for.
-    """
+    """Runs a command by this Python to its end; returns its exit code."""
     first, *rest = shlex.split(command)
     if first == "electra-tf":
         rest = ["-m", "electra_tf", *rest]
