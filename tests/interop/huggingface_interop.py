@@ -186,12 +186,17 @@ def test_a_pickled_file_is_read(tmp_path, wrapper):
             torch.save({key: state[key] for key in keys}, tmp_path / part)
             weight_map |= dict.fromkeys(keys, part)
         (tmp_path / "pytorch_model.bin.index.json").write_text(
-            json.dumps({"weight_map": weight_map})
+            json.dumps({"metadata": {}, "weight_map": weight_map})
         )
     else:
         content = {wrapper: state, "epoch": 3} if wrapper else state
         torch.save(content, tmp_path / "pytorch_model.bin")
     models.assert_same_tensors(expected, reading.read_checkpoint(tmp_path))
+    inputs = verify.random_inputs(expected.discriminator, None)
+    outputs = verify.forward(expected, inputs)
+    theirs = huggingface.forward(tmp_path, inputs)
+    differences = verify.compare(outputs, theirs, inputs["input_mask"])
+    assert differences and all(d.fits for d in differences)
 
 
 class _Malicious:

@@ -17,6 +17,8 @@ import transformers
 
 # Their activation in a masked language model's head, whatever hidden_act says.
 GELUS = ("gelu", "gelu_new")
+# As in huggingface_files, which cannot be imported here.
+WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
 _HEADS = (
     *("PreTraining", "MaskedLM", "SequenceClassification"),
     *("TokenClassification", "QuestionAnswering"),
@@ -43,9 +45,7 @@ def outputs(
             name = (json.load(f).get("architectures") or [""])[0]
         if name not in [f"ElectraFor{head}" for head in _HEADS]:
             name = "ElectraModel"
-        model = getattr(transformers, name).from_pretrained(
-            folder, local_files_only=True
-        )
+        model = _load(getattr(transformers, name), folder)
         is_generator = name == "ElectraForMaskedLM"
         if is_generator and model.config.hidden_act not in GELUS:
             model.generator_predictions.activation = (
@@ -63,6 +63,21 @@ def outputs(
             if output in results:
                 arrays[f"{prefix}{output}"] = results[output]
     return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _load(model_class, folder: str):
+    """A model; its own loader passes over tensors with something around."""
+    path = os.path.join(folder, "pytorch_model.bin")
+    others = ("model.safetensors", "model.safetensors.index.json")
+    if os.path.exists(path) and not {*others} & {*os.listdir(folder)}:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        for name in WRAPPERS:
+            if isinstance(state.get(name), dict):
+                config = transformers.AutoConfig.from_pretrained(folder)
+                return model_class.from_pretrained(
+                    None, config=config, state_dict=state[name]
+                )
+    return model_class.from_pretrained(folder, local_files_only=True)
 
 
 if __name__ == "__main__":
