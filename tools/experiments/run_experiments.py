@@ -95,12 +95,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _runs(variants: Sequence[Variant], options: Options) -> list[Run]:
     """All runs, each once: the first seed of all rows comes first."""
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     for seed in suite_runs.seeds_of(options):
         for variant in variants:
             for one in suite_runs.runs_of(variant, seed, options):
-                found.setdefault(one.model_dir, one)
-    return list(found.values())
+                runs.setdefault(one.model_dir, one)
+    return list(runs.values())
 
 
 def _require_data(variants: Sequence[Variant]) -> None:

@@ -85,7 +85,7 @@ def reviews(data_dir: Path) -> dict[str, list[tuple[str, str]]]:
       ValueError: If a part has no review, or the archive is damaged.
     """
     path = find(data_dir, _IMDB)
-    found: dict[str, list] = collections.defaultdict(list)
+    by_split: dict[str, list] = collections.defaultdict(list)
     for name, content in _review_files(path):
         match = re.search(r"(train|test)/(pos|neg|unsup)/[^/]+\.txt$", name)
         if match:
@@ -93,13 +93,13 @@ def reviews(data_dir: Path) -> dict[str, list[tuple[str, str]]]:
             order = hashlib.sha256(match[0].encode()).hexdigest()
             text = re.sub(r"<br\s*/?>", " ", content.decode("utf-8", "replace"))
             part = "unsup" if label == "unsup" else split
-            found[part].append((order, " ".join(text.split()), label))
+            by_split[part].append((order, " ".join(text.split()), label))
     for part in ("train", "test", "unsup"):
-        if not found[part]:
+        if not by_split[part]:
             raise ValueError(f"Expected reviews of {part}. Received: {path}.")
     return {
         part: [(text, label) for _, text, label in sorted(some)]
-        for part, some in found.items()
+        for part, some in by_split.items()
     }
 
 
@@ -148,14 +148,14 @@ def _labelled(
     data_dir: Path, split: str, start: int, end: int
 ) -> Iterator[str]:
     """Some of the labelled reviews under their header."""
-    found = reviews(data_dir)[split]
-    if len(found) < end:
+    rows = reviews(data_dir)[split]
+    if len(rows) < end:
         raise ValueError(
-            f"Expected {end:,} reviews of {split}. Received: {len(found):,} in "
+            f"Expected {end:,} reviews of {split}. Received: {len(rows):,} in "
             f"{find(data_dir, _IMDB)}."
         )
     yield "text\tlabel"
-    yield from map("\t".join, found[start:end])
+    yield from map("\t".join, rows[start:end])
 
 
 def _unlabelled(data_dir: Path, number: int) -> Iterator[str]:
@@ -175,8 +175,8 @@ def _copy(
     data_dir: Path, folder: Path, places: Mapping[str, Sequence[str]]
 ) -> None:
     """Train and dev of a task, by the names that fine-tuning has for them."""
-    found = {split: find(data_dir, some) for split, some in places.items()}
-    _write(folder, {f"{s}{path.suffix}": path for s, path in found.items()})
+    paths = {split: find(data_dir, some) for split, some in places.items()}
+    _write(folder, {f"{s}{path.suffix}": path for s, path in paths.items()})
 
 
 def _command(result: Path, *args: object) -> None:

@@ -77,8 +77,8 @@ def draw(results: dict, path: str) -> None:
 def _add(axes, points: list[tuple[float, dict]], **style) -> None:
     """Points with their intervals; a single seed has none."""
     if points:
-        x, found = zip(*points, strict=True)
+        x, figures = zip(*points, strict=True)
         half = [
-            0.0 if f["low"] is None else f["high"] - f["mean"] for f in found
+            0.0 if f["low"] is None else f["high"] - f["mean"] for f in figures
         ]
-        axes.errorbar(x, [f["mean"] for f in found], yerr=half, **style)
+        axes.errorbar(x, [f["mean"] for f in figures], yerr=half, **style)

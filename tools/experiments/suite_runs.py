@@ -170,9 +170,9 @@ class Run:
         path = os.path.join(self.model_dir, model_directory.RESULTS_FILE)
         if not os.path.exists(path):
             return []
-        found = files.read_json(path, ["trials"], replaced_trials=list)
-        replaced = found.get("replaced_trials") or ()
-        return [t for t in found["trials"] if t.get("trial") not in replaced]
+        results = files.read_json(path, ["trials"], replaced_trials=list)
+        replaced = results.get("replaced_trials") or ()
+        return [t for t in results["trials"] if t.get("trial") not in replaced]
 
     def scores(self, split: str, metric: str) -> list[float]:
         """A score of each model; no correlation at all is 0.
@@ -212,7 +212,7 @@ def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
     Raises:
       ConfigError: If a gin file does not load.
     """
-    found = []
+    chosen = []
     all_rows = SUITES[options.suite].rows
     for budget, row in itertools.product(options.budgets, all_rows):
         if not rows or row.name in rows:
@@ -224,8 +224,8 @@ def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
                 folder = _folder(name, budget, options)
             else:
                 folder = stages[-1].folder
-            found.append(Variant(row, budget, stages, folder))
-    return found
+            chosen.append(Variant(row, budget, stages, folder))
+    return chosen
 
 
 def _folder(name: str, budget: float | None, options: Options) -> str:

@@ -52,9 +52,9 @@ def collect(variants: Sequence[Variant], options: Options) -> dict:
     for row in rows:
         other = references.get(row["budget_flops"], {})
         row["minus_reference"] = {
-            name: found
+            name: figures
             for name in row["scores"].keys() & other.keys()
-            if (found := _difference(row["scores"][name], other[name]))
+            if (figures := _difference(row["scores"][name], other[name]))
         }
     return {
         "suite": options.suite,
@@ -74,8 +74,8 @@ def _row(variant: Variant, options: Options) -> dict:
         for run in filter(_is_of_table, runs):
             if run.task:
                 task = SUITES[options.suite].tasks[run.task]
-                found = run.scores(task.split, task.metric)
-                for number, score in enumerate(found, start=seed or 1):
+                values = run.scores(task.split, task.metric)
+                for number, score in enumerate(values, start=seed or 1):
                     name = _ANY_SEED if variant.row.baseline else str(number)
                     scores[run.task][name] = score
             elif run == runs[len(variant.own_stages) - 1]:  # The last stage.
@@ -124,13 +124,13 @@ def summary(values: Sequence[float]) -> dict:
     from scipy import stats
 
     mean, number = statistics.fmean(values), len(values)
-    found = {"mean": mean, "stdev": None, "low": None, "high": None}
+    figures = {"mean": mean, "stdev": None, "low": None, "high": None}
     if number > 1:
         stdev = statistics.stdev(values)
         quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, number - 1)
         half = float(quantile) * stdev / math.sqrt(number)
-        found |= {"stdev": stdev, "low": mean - half, "high": mean + half}
-    return found | {"num_seeds": number}
+        figures |= {"stdev": stdev, "low": mean - half, "high": mean + half}
+    return figures | {"num_seeds": number}
 
 
 def _difference(
@@ -139,8 +139,8 @@ def _difference(
     """Over the seeds that both have; what has none is compared with all."""
     fixed = other.get(_ANY_SEED)
     pairs = [(s, other.get(seed, fixed)) for seed, s in scores.items()]
-    found = [ours - theirs for ours, theirs in pairs if theirs is not None]
-    return summary(found) if found else None
+    gaps = [own - other for own, other in pairs if other is not None]
+    return summary(gaps) if gaps else None
 
 
 def markdown(results: dict) -> str:
@@ -169,8 +169,8 @@ def _table(rows: Sequence[dict], results: dict) -> str:
     minus = f"{MEAN} minus {results['reference']}"
     table = [["row", "seeds", MEAN, minus, *names, *_HELDOUT, "steps", "FLOPs"]]
     for row in rows:
-        found = row["statistics"]
-        seeds = {str(f["num_seeds"]) for f in found.values()}
+        figures = row["statistics"]
+        seeds = {str(f["num_seeds"]) for f in figures.values()}
         known = {k: f"{v:.3f}" for k, v in row["heldout"].items()}
         is_reference = row["row"] == results["reference"]
         ahead = None if is_reference else row["minus_reference"].get(MEAN)
@@ -178,9 +178,9 @@ def _table(rows: Sequence[dict], results: dict) -> str:
             [
                 row["row"],
                 ", ".join(sorted(seeds)),
-                spread(found.get(MEAN)),
+                spread(figures.get(MEAN)),
                 difference(ahead),
-                *(spread(found.get(task)) for task in tasks),
+                *(spread(figures.get(task)) for task in tasks),
                 *(known.get(name, "") for name in _HELDOUT),
                 " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
                 f"{row['flops']:.3g}".replace("e+", "e"),
@@ -196,19 +196,19 @@ def _table(rows: Sequence[dict], results: dict) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rest))
 
 
-def spread(found: dict | None) -> str:
+def spread(figures: dict | None) -> str:
     """Of a `summary`: '61.2 +- 0.8 [60.1, 62.3]', or '61.2' of one seed."""
-    if not found or found["low"] is None:
-        return f"{found['mean']:.1f}" if found else ""
-    low, high = found["low"], found["high"]
-    spread = f"{found['mean']:.1f} +- {found['stdev']:.1f}"
+    if not figures or figures["low"] is None:
+        return f"{figures['mean']:.1f}" if figures else ""
+    low, high = figures["low"], figures["high"]
+    spread = f"{figures['mean']:.1f} +- {figures['stdev']:.1f}"
     return f"{spread} [{low:.1f}, {high:.1f}]"
 
 
-def difference(found: dict | None) -> str:
+def difference(figures: dict | None) -> str:
     """Likewise '-1.6 [-4.5, +1.3]', bold where that does not hold 0."""
-    if not found or found["low"] is None:
-        return f"{found['mean']:+.1f}" if found else ""
-    low, high = found["low"], found["high"]
-    text = f"{found['mean']:+.1f} [{low:+.1f}, {high:+.1f}]"
+    if not figures or figures["low"] is None:
+        return f"{figures['mean']:+.1f}" if figures else ""
+    low, high = figures["low"], figures["high"]
+    text = f"{figures['mean']:+.1f} [{low:+.1f}, {high:+.1f}]"
     return f"**{text}**" if low * high > 0 else text
