@@ -8,7 +8,6 @@ others. Texts longer than the model, and without a token, are counted.
 
 import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -337,19 +336,16 @@ def warn_of_unread(data: TaskData) -> None:
     if data.windows:
         longest = data.windows.most_tokens
         advice = "FinetuningDataConfig.max_windows reads more"
-    tokenizer, task = data.tokenizer, data.task
-    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
+    task = data.task
     for split, features in data.features.items():
         rows = data.examples[split]
         texts: Sequence = ()
-        lost: Iterable[str] = ()
+        others: Iterable[str] = ()
         if isinstance(task, text_tasks.TextTask):
             texts = [e.text_a for e in rows], [e.text_b for e in rows]
         else:
-            lines = (text for e in rows for text in task.texts_of(e) or ())
-            lost = tokenization.lost_text(lines, strips_accents)
-        remarks = features_lib.remarks(
-            features, tokenizer, texts, longest, advice
-        )
-        for line in itertools.chain(remarks, lost):
+            others = (text for e in rows for text in task.texts_of(e) or ())
+        for line in features_lib.remarks(
+            features, data.tokenizer, texts, longest, advice, others
+        ):
             task.warn(f"{split}: {line}")

@@ -8,7 +8,7 @@ Shapes: N rows, B batch, L length.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -124,6 +124,7 @@ def remarks(
     texts: Sequence[Sequence[str | None]] = (),
     longest: int = 0,
     advice: str = "",
+    others: Iterable[str] = (),
 ) -> Iterator[str]:
     """What a model does not read of its rows, a line for each reason.
 
@@ -134,6 +135,7 @@ def remarks(
         nothing for rows of another kind.
       longest: Tokens that a row of these may have.
       advice: What to do where they have more.
+      others: What rows of another kind are made of.
     """
     num_tokens = features["input_mask"].sum(axis=-1)
     share = f"of {len(num_tokens)} texts"
@@ -144,16 +146,16 @@ def remarks(
             f"{num} of {len(num_tokens)} rows are [UNK] for the most part: the "
             "vocabulary is one of other texts (vocab_file)"
         )
+    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
+    decoded = (
+        text.decode(errors="replace") if isinstance(text, bytes) else text or ""
+        for text in itertools.chain(*texts, others)
+    )
+    yield from tokenization.lost_text(decoded, strips_accents)
     if not texts:
         return
     if num := int((num_tokens <= 2).sum()):
         yield f"{num} {share} have no token"
-    strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
-    given = (text or "" for column in texts for text in column)
-    lines = (
-        t.decode(errors="replace") if hasattr(t, "decode") else t for t in given
-    )
-    yield from tokenization.lost_text(lines, strips_accents)
     is_full = num_tokens >= longest
     rows = [[t or "" for t in itertools.compress(x, is_full)] for x in texts]
     ids = (tokenize_all(column, tokenizer) for column in rows)
