@@ -401,10 +401,7 @@ class TaggingTask(Task):
         ]
 
     def _true_and_predicted(self, outputs, examples, tokenizer):
-        """The tags of all words; those that the model did not see are O.
-
-        Without examples those that it saw.
-        """
+        """The tags of all words, unseen ones O; without examples the seen."""
         if not examples:
             return [self._seen(outputs, n) for n in ("labels", "predictions")]
         true, predicted = [], []
