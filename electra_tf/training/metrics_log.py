@@ -16,9 +16,9 @@ def begin(path: str, first_step: int) -> None:
     """Drops the lines of later steps.
 
     A run that was killed and goes on from an earlier checkpoint writes them
-    again.
+    again; at step 0 all of them, with that of the evaluation before training.
     """
-    kept = [r for r in read(path) if r["step"] <= first_step]
+    kept = [r for r in read(path) if r["step"] <= first_step and first_step]
     lines = (json.dumps(record) + "\n" for record in kept)
     files.write_atomically(path, "".join(lines))
 

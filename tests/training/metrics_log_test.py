@@ -25,3 +25,14 @@ def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
     for first_step, steps in ((2, [2]), (1, [])):
         metrics_log.begin(str(path), first_step)
         assert [r["step"] for r in metrics_log.read(str(path))] == steps
+
+
+def test_a_run_that_begins_anew_evaluates_first_again(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(
+        b'{"step": 0, "split": "heldout"}\n{"step": 1, "split": "train"}\n'
+    )
+    metrics_log.begin(str(path), 1)
+    assert [r["step"] for r in metrics_log.read(str(path))] == [0, 1]
+    metrics_log.begin(str(path), 0)
+    assert not metrics_log.read(str(path))
