@@ -7,7 +7,6 @@ fields of each configuration, from its docstring. tests/docs_test.py compares.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import inspect
 import os
@@ -17,16 +16,14 @@ import subprocess
 import sys
 import typing
 
-import gin
-
 from electra_tf import configs
 from electra_tf.command_line import launch, verbs
 from electra_tf.finetuning import configs as finetuning_configs
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _FOLDER = _ROOT / "docs" / "reference"
-_SIZES = ("small", "base", "large")
 _LONG = 12  # Words.
+_RUNS = ("pretrain", "adapt", "finetune")
 # What a setting's value means: "0 for the CPU".
 _VALUE = re.compile(r"(its )?('|\d|False|None|none|True|empty|or ')")
 _CONFIGS = {
@@ -63,7 +60,8 @@ _CONFIG = """# Configuration
 
 Set any field in a gin file (`RunConfig.seed = 7`) or on the command line
 (`--gin_param=RunConfig.seed=7`). `gin/pretraining.gin` and `gin/finetuning.gin`
-explain the common choices. A mistyped name is an error with a suggestion.
+explain the common choices; `gin/small.gin`, `base.gin` and `large.gin` have the
+paper's sizes. A mistyped name is an error with a suggestion.
 
 Each line has the default of a field and the first words on it; the
 [Python API](api.md#configurations) has the rest.
@@ -138,15 +136,18 @@ def _line(flag: str, what: str) -> str:
 def cli() -> str:
     """The page of the commands."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        helps = dict(
-            zip(verbs.VERBS, pool.map(_help, verbs.VERBS), strict=True)
-        )
-    parts = [_CLI]
-    for verb, text in helps.items():
+        helps = map(flags, pool.map(_help, verbs.VERBS))
+        entries = dict(zip(verbs.VERBS, helps, strict=True))
+    common = set.intersection(*(set(entries[v].items()) for v in _RUNS))
+    parts = [_CLI, f"## Every run\n\n`{'`, `'.join(_RUNS)}` take these:\n"]
+    runs = entries[_RUNS[0]].items()
+    parts.append("".join(_line(*e) for e in runs if e in common))
+    for verb, some in entries.items():
         door = verbs.VERBS[verb]
         door = door if "/" in door else f"python -m {door}"
         parts.append(f"## {verb}\n\n{verbs.first_line(verb)} (`{door}`)\n")
-        parts.append("".join(_line(*entry) for entry in flags(text).items()))
+        own = [e for e in some.items() if verb not in _RUNS or e not in common]
+        parts.append("".join(_line(*entry) for entry in own))
     return "\n".join(parts)
 
 
@@ -156,30 +157,9 @@ def _field(field: dataclasses.Field) -> str:
     return f"`{field.name}={field.default!r}`"
 
 
-def _sizes() -> str:
-    """What the paper's three runs have otherwise than each other."""
-    bindings = []
-    for size in _SIZES:
-        gin.clear_config()
-        with contextlib.chdir(_ROOT / "gin"):
-            gin.parse_config_file(f"{size}.gin")
-        text = gin.config_str(max_line_length=999)
-        bindings.append(dict(re.findall(r"^(\w+\.\w+) = (.+)$", text, re.M)))
-        gin.clear_config()
-    names = sorted(set.union(*map(set, bindings)))
-    rows = {name: [found.get(name, "") for found in bindings] for name in names}
-    lines = [
-        f"| `{name}` | {' | '.join(values)} |"
-        for name, values in rows.items()
-        if len(set(values)) > 1 and not name.endswith("_dir")
-    ]
-    head = ["| field | " + " | ".join(f"`gin/{x}.gin`" for x in _SIZES) + " |"]
-    return "\n".join([*head, "| --- " * 4 + "|", *lines, ""])
-
-
 def config() -> str:
     """The page of the configuration."""
-    parts = [_CONFIG, "## The paper's sizes\n", _sizes()]
+    parts = [_CONFIG]
     for group, classes in _CONFIGS.items():
         parts.append(f"## {group}\n")
         for cls in classes:
