@@ -28,6 +28,10 @@ TARGET_LOG_PROBABILITY = 2
 # Training steps cost as much as this many forward passes.
 FORWARD_PASSES_OF_A_STEP = 2
 
+# Tokens of an example from which on training computes a layer's attention twice
+# rather than to keep it: for Base with 512 it is two thirds of what is kept.
+RECOMPUTED_LENGTH = 512
+
 # Share of the tokens that the output softmax of a masked language model
 # scores: 80 of 512 or 20 of 128.
 MASKED_FRACTION = 0.15625
@@ -374,9 +378,9 @@ def activation_bytes(
     A layer keeps, of each token, about: the input, queries, keys, values,
     context and both normalised sums (9 vectors with their dropout draws), the
     wide activation three times, and of each head its scores twice and the
-    draws; a softmax over the vocabulary its logits, their exponentials and
-    gradients in float32. What does not learn keeps nothing. `width` is that of
-    a number, in bytes.
+    draws, which from `RECOMPUTED_LENGTH` on one layer has at a time; a softmax
+    over the vocabulary its logits, their exponentials and gradients in float32.
+    What does not learn keeps nothing. `width` is that of a number, in bytes.
     """
     total = 0.0
     for network in networks:
@@ -386,7 +390,8 @@ def activation_bytes(
         token = 9 * encoder.hidden_size + 3 * encoder.intermediate_size
         scores = encoder.num_attention_heads * length * (width + 4 + 2)
         layers = network.num_towers * encoder.num_hidden_layers
-        total += layers * length * (token * width + scores)
+        with_scores = 1 if length >= RECOMPUTED_LENGTH else layers
+        total += length * (layers * token * width + with_scores * scores)
         total += 3 * 4 * network.num_softmaxes * encoder.vocab_size
     return examples * total
 

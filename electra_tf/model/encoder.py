@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.model import kernels
+from electra_tf.model import costs, kernels
 
 # The original's BERT code has it.
 MASKED_ATTENTION_LOGIT = -10000.0
@@ -261,6 +261,9 @@ class SelfAttention(Layer):
                 *(query, key, value, attention_bias, dropout_key),
                 scale=scale,
                 rate=self.dropout.rate,
+                # A length that is not known is one of fine-tuning on a CPU.
+                recomputes=isinstance(length, int)
+                and length >= costs.RECOMPUTED_LENGTH,
             )
         if heads > 1:
             context = tf.transpose(context, [0, 2, 1, 3])

@@ -47,8 +47,13 @@ def plain_drop_add_normalize(x, residual, gamma, beta):
 BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
 
 
-def attend(*heads):
-    return kernels.dropped_attention(*heads, BIAS, KEY, scale=0.5, rate=0.25)[0]
+def attend(*heads, recomputes=False):
+    return kernels.dropped_attention(
+        *heads, BIAS, KEY, scale=0.5, rate=0.25, recomputes=recomputes
+    )[0]
+
+
+attend_again = functools.partial(attend, recomputes=True)
 
 
 def plain_attend(query, key, value):
@@ -86,6 +91,7 @@ def activation(hidden_act):
             [(6, 8), (6, 8), (8,), (8,)],
         ),
         (attend, plain_attend, [(2, 3, 4, 5)] * 3),
+        (attend_again, plain_attend, [(2, 3, 4, 5)] * 3),
     ],
 )
 def test_forward_and_backward(function, plain, shapes):
@@ -96,6 +102,20 @@ def test_forward_and_backward(function, plain, shapes):
     for call in (outputs_and_gradients, in_parts, compiled):
         for found, value in zip(call(function, *args), expected, strict=True):
             np.testing.assert_allclose(found, value, atol=1e-5)
+
+
+def test_attention_that_is_not_kept_is_computed_twice():
+    args = [normal(2, 3, 4, 5) for _ in range(3)]
+    results, numbers = [], []
+    for function in (attend, attend_again):
+        step = tf.function(functools.partial(outputs_and_gradients, function))
+        library = step.get_concrete_function(*args).graph.as_graph_def().library
+        ops = [node.op for f in library.function for node in f.node_def]
+        numbers.append(ops.count("Softmax"))
+        results.append(step(*args))
+    assert numbers[1] == numbers[0] + 1
+    for once, twice in zip(*results, strict=True):
+        np.testing.assert_array_equal(once, twice)
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
@@ -191,7 +211,9 @@ def test_a_graph_is_gone_with_its_model(function):
 
 def test_probabilities_that_are_looked_at_have_no_dropout():
     heads = [normal(1, 1, 4, 2) for _ in range(3)]
-    _, probs = kernels.dropped_attention(*heads, BIAS, KEY, scale=1.0, rate=0.5)
+    _, probs = kernels.dropped_attention(
+        *heads, BIAS, KEY, scale=1.0, rate=0.5, recomputes=False
+    )
     np.testing.assert_allclose(
         tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
     )
