@@ -26,12 +26,16 @@ Predictor = Callable[[Features], dict[str, np.ndarray]]
 
 
 def make_predictor(
-    model: FinetuningModel, task_name: str, batch_size: int
+    model: FinetuningModel,
+    task_name: str,
+    batch_size: int,
+    jit_compile: bool = False,
 ) -> Predictor:
     """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
       batch_size: Rows of a step, or windows where a row has several.
+      jit_compile: Compile it with XLA, once for each shape of a batch.
 
     Returns:
       A function of features; its result maps names to [N, ...], in the order
@@ -44,14 +48,17 @@ def make_predictor(
     steps: dict[str, Callable] = {}
 
     def make_step(spec):
-        @tf.function(input_signature=[spec])
+        @tf.function(input_signature=[spec], jit_compile=jit_compile)
         def step(batch):
             return model(batch, only=task_name)["task_outputs"][task_name]
 
         return step
 
     def predict(features: Features) -> dict[str, np.ndarray]:
-        dataset = batches.eval_dataset(features, batch_size, costs)
+        length_step = batches.length_step(jit_compile)
+        dataset = batches.eval_dataset(
+            features, batch_size, costs, length_step=length_step
+        )
         _, spec = dataset.element_spec
         # Splits may have features that others do not have.
         step = steps.setdefault(str(spec), make_step(spec))
@@ -121,11 +128,18 @@ class Evaluator:
         model: FinetuningModel,
         tasks: Sequence[TaskData],
         batch_size: int,
+        jit_compile: bool = False,
     ):
+        how = batch_size, jit_compile
         self._predictors = [
-            (data, make_predictor(model, data.task.name, batch_size))
+            (data, make_predictor(model, data.task.name, *how))
             for data in tasks
         ]
+
+    def begin_again(self, tasks: Sequence[TaskData]) -> None:
+        """Goes on with other rows of the same tasks."""
+        predictors = [predict for _, predict in self._predictors]
+        self._predictors = list(zip(tasks, predictors, strict=True))
 
     def ask_dev(self) -> dict[str, float]:
         """Scores of "dev" by the model as it is now, for the log.

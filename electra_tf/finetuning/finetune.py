@@ -116,11 +116,12 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
         (trial, plan.config.reseed_degenerate) for trial in trials
     )
     records = []
+    trainer = Trainer(strategy)
     while waiting:
         trial, num_repeats = waiting.popleft()
         total = max(len(plan.trials), trial.number)
         line = f"fine-tuning trial {trial.number}/{total}"
-        records.append(run_trial(plan.trial_plan(trial), strategy, line))
+        records.append(run_trial(plan.trial_plan(trial), trainer, line))
         if records[-1]["degenerate"] and num_repeats:
             again = dataclasses.replace(
                 trial,
@@ -134,9 +135,47 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
     return records
 
 
-def run_trial(
-    plan: TrialPlan, strategy: tf.distribute.Strategy, description: str
-) -> dict:
+class Trainer:
+    """What trains and asks the model of a trial.
+
+    Trials that differ by their seed or fold alone have one engine, one after
+    the other: to trace and to compile its steps takes longer than a short
+    training.
+
+    Args:
+      strategy: Where the replicas are.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self.strategy = strategy
+        self._plan: TrialPlan | None = None
+
+    def begin(self, plan: TrialPlan) -> None:
+        """Sets `engine` and `evaluator` to where a trial begins."""
+        if self._plan and _as_last(plan, self._plan):
+            run, model, dataset = _beginning(plan, self.strategy)
+            self.engine.begin_again(run, model, dataset)
+            self.evaluator.begin_again(plan.tasks)
+        else:
+            self.engine = make_engine(plan, self.strategy)
+            self.evaluator = evaluation.Evaluator(
+                *(self.engine.model, plan.tasks, plan.data.eval_batch_size),
+                bool(plan.run.jit_compile),
+            )
+        self._plan = plan
+
+
+def _as_last(plan: TrialPlan, last: TrialPlan) -> bool:
+    """Whether a trial has the steps of the last one."""
+    run = dataclasses.replace(
+        plan.run, seed=last.run.seed, model_dir=last.run.model_dir
+    )
+    return (plan.optimizer, run, plan.data) == (
+        *(last.optimizer, last.run, last.data),
+    ) and plan.start is last.start
+
+
+def run_trial(plan: TrialPlan, trainer: Trainer, description: str) -> dict:
     """Trains and scores one model; reads the scores where that is done.
 
     Every worker of a cluster predicts by itself, so that all know the scores;
@@ -156,6 +195,7 @@ def run_trial(
       ConfigError: If the directory is that of another trial.
     """
     directory = plan.run.model_dir
+    strategy = trainer.strategy
     is_chief = replicas.is_chief(strategy)
     _read_claim(directory, plan.trial)
     path = os.path.join(directory, model_directory.RESULTS_FILE)
@@ -170,10 +210,8 @@ def run_trial(
             os.path.join(directory, model_directory.TRIAL_FILE),
             plan.trial.as_dict() | {DIGESTS: plan.digests},
         )
-    engine = make_engine(plan, strategy)
-    evaluator = evaluation.Evaluator(
-        engine.model, plan.tasks, plan.data.eval_batch_size
-    )
+    trainer.begin(plan)
+    engine, evaluator = trainer.engine, trainer.evaluator
     metrics = ["loss"]
     if len(plan.tasks) == 1:
         metrics += ["accuracy", "start_accuracy"]
@@ -209,6 +247,25 @@ def make_engine(
     plan: TrialPlan, strategy: tf.distribute.Strategy
 ) -> engine_lib.Engine:
     """Model, optimizer and batches of a trial, as it begins."""
+    run, model, train_dataset = _beginning(plan, strategy)
+    with strategy.scope():
+        optimizer = optimization.AdamWeightDecay(
+            plan.optimizer,
+            run.num_train_steps,
+            optimization.layerwise_scales(
+                model.trainable_variables,
+                plan.start.encoder_config.num_hidden_layers,
+                plan.optimizer,
+            ),
+        )
+        return engine_lib.Engine(
+            *(strategy, model, model.training_loss, optimizer, run),
+            *(plan.data.train_batch_size, train_dataset),
+        )
+
+
+def _beginning(plan: TrialPlan, strategy: tf.distribute.Strategy):
+    """The run of a trial, its model and its batches."""
     start = plan.start
     # The thread that writes in the background never ends, and would keep this
     # model, its slots and a copy of both for as long as the trials go on.
@@ -224,34 +281,15 @@ def make_engine(
             if start.keep_head:
                 variables, what = model.variables, "the encoder and the head"
             reading.assign_all(start.checkpoint, variables, start.source, what)
-        optimizer = optimization.AdamWeightDecay(
-            plan.optimizer,
-            run.num_train_steps,
-            optimization.layerwise_scales(
-                model.trainable_variables,
-                start.encoder_config.num_hidden_layers,
-                plan.optimizer,
-            ),
-        )
-        length_step = batches.LENGTH_STEP
-        if run.jit_compile:
-            length_step = batches.COMPILED_LENGTH_STEP
-        is_tpu = run.distribution_strategy == "tpu"
-        return engine_lib.Engine(
-            strategy,
-            model,
-            model.training_loss,
-            optimizer,
-            run,
-            plan.data.train_batch_size,
-            functools.partial(
-                batches.train_dataset,
-                rows,
-                run.seed,
-                bucketed=plan.data.bucketed and not is_tpu,
-                length_step=length_step,
-            ),
-        )
+    is_tpu = run.distribution_strategy == "tpu"
+    train_dataset = functools.partial(
+        batches.train_dataset,
+        rows,
+        run.seed,
+        bucketed=plan.data.bucketed and not is_tpu,
+        length_step=batches.length_step(bool(run.jit_compile)),
+    )
+    return run, model, train_dataset
 
 
 def _make_model(

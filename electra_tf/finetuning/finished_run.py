@@ -82,6 +82,7 @@ def score(config: FinetuningConfig) -> dict | None:
             finetune.trained_model(folder, encoder, data),
             data,
             config.data.eval_batch_size,
+            bool(config.run.jit_compile),
         ).ask()
         record = results.read_of_trial(folder)
         # Whatever was left out of training: all are asked the same here.

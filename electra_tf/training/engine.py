@@ -81,8 +81,15 @@ class Engine:
         if run.dtype_policy == "mixed_float16":
             self.loss_scale = optimization.LossScale()
             optimizer.skips_non_finite_updates = True
+        # Not of the graph, so that another run may have its steps.
+        self._seed = tf.Variable(
+            run.seed,
+            dtype=tf.int64,
+            name="seed",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
         self._iterator = None
-        self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
         # `replica_step`, by XLA where the run asks for it.
         # XLA gets what lies between two collectives: on CPUs it cannot hold
         # one. A TPU compiles all of it by itself.
@@ -100,6 +107,31 @@ class Engine:
                 self.compiled_step = xla(self.replica_step)
             else:
                 self._compiled_gradients = xla(self._gradients)
+
+    def begin_again(
+        self,
+        run: configs.RunConfig,
+        model: keras.Model,
+        train_dataset: MakeDataset,
+    ) -> None:
+        """Begins another run, whose steps are traced and compiled already.
+
+        Args:
+          run: As this engine's but for seed and directory.
+          model: Whose weights the engine's model takes.
+          train_dataset: See `MakeDataset`.
+        """
+        self.run = run
+        self.train_dataset = train_dataset
+        self._iterator = None
+        self._seed.assign(run.seed)
+        pairs = zip(self.model.variables, model.variables, strict=True)
+        for variable, value in pairs:
+            variable.assign(value)
+        for variable in (*self.optimizer.variables, self.global_step):
+            variable.assign(tf.zeros(variable.shape, variable.dtype))
+        if self.loss_scale:
+            self.loss_scale.begin_again()
 
     def distribute(
         self, make_dataset: MakeDataset, batch_size: int, first_step: int
@@ -184,11 +216,15 @@ class Engine:
     @tf.function(reduce_retracing=True)
     def _train_step(self, features):
         scale = self.loss_scale.scale.read_value() if self.loss_scale else 1.0
+        seed, step = self._seed.read_value(), self.global_step.read_value()
+        dropout_seed = tf.random.experimental.stateless_fold_in(
+            tf.stack([tf.cast(seed, tf.int32), 0]), tf.cast(step, tf.int32)
+        )
         per_replica = self.strategy.run(
             # Nothing there is left to AutoGraph, whose work would be a sixth
             # of the time to the first step.
             tf.autograph.experimental.do_not_convert(self.compiled_step),
-            args=(features, self.global_step.read_value(), scale),
+            args=(features, dropout_seed, scale),
         )
         self.global_step.assign_add(1)
         sums = self._of_any_replica(per_replica)
@@ -204,12 +240,12 @@ class Engine:
             per_replica,
         )
 
-    def replica_step(self, features, step, scale):
+    def replica_step(self, features, seed, scale):
         """Forward, backward and update on one replica's part of the batch.
 
         Args:
           features: Of that part.
-          step: <int>[], decides what drops out.
+          seed: <int32>[2], of the step's dropout.
           scale: <float32>[], of the loss; 1 where there is no `loss_scale`.
 
         Returns:
@@ -218,11 +254,7 @@ class Engine:
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)
-        seed = replicas.seed_of_replica(
-            tf.random.experimental.stateless_fold_in(
-                self._dropout_seed, tf.cast(step, tf.int32)
-            )
-        )
+        seed = replicas.seed_of_replica(seed)
         totals, zeros = None, None
         if num_replicas * self.num_micro_batches * self.num_parallel_parts > 1:
             weights, zeros = self._sums_of_weights(features, seed)

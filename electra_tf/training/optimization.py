@@ -220,6 +220,12 @@ class LossScale:
         names = ("scale", "num_finite", "skipped")
         return {name: getattr(self, name) for name in names}
 
+    def begin_again(self) -> None:
+        """Goes back to where it began."""
+        self.scale.assign(self.INITIAL)
+        self.num_finite.assign(0)
+        self.skipped.assign(0)
+
     def go_on(self, values: Mapping[str, np.ndarray]) -> bool:
         """Goes on with another run's; returns whether all of it was there.
 

@@ -97,6 +97,33 @@ def test_results(finished):
     assert f"{results['dev']['macro_f1_mean']:.1f}</b>" in page
 
 
+def test_a_trial_after_another_is_as_one_by_itself(finished):
+    config, results = finished
+    trial = pathlib.Path(config.run.model_dir) / "trial_2"
+    before = reading.read_checkpoint(trial).tensors
+    shutil.rmtree(trial)
+    assert run(config) == results
+    for name, value in reading.read_checkpoint(trial).tensors.items():
+        np.testing.assert_array_equal(before[name], value, name)
+
+
+@pytest.mark.dear
+def test_steps_and_answers_that_xla_compiles_are_the_same(pretrained, tmp_path):
+    losses = []
+    for is_compiled in (False, True):
+        config = make_config(
+            pretrained,
+            tmp_path / str(is_compiled),
+            # Lengths, of which XLA wants fewer, decide which rows meet.
+            data={"bucketed": False},
+            dropout=0.0,
+        )
+        settings = dataclasses.replace(config.run, jit_compile=is_compiled)
+        results = run(dataclasses.replace(config, run=settings))
+        losses.append(results["trials"][0]["dev"]["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
 def test_predictions_are_written(finished):
     config, results = finished
     path = os.path.join(config.run.model_dir, "trial_1", "dev_predictions.tsv")
