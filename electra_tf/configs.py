@@ -491,7 +491,8 @@ class RunConfig:
         are: 'tf_config' (the environment variable TF_CONFIG) or 'slurm'.
       tpu: Name or address of the TPU, for 'tpu'.
       micro_batch_size: Examples that a replica works on at once, where its
-        part of a batch does not fit into memory; 0 for all of them. Gradients
+        part of a batch does not fit into memory; 0 for all of them, or in
+        pre-training on one host for as many as fit, by an estimate. Gradients
         add up over the micro-batches, to those of the whole batch.
       num_parallel_parts: Parts of a micro-batch whose forward and backward
         passes run side by side; 0 for what is fastest. That is as many as a

@@ -2,8 +2,10 @@
 
 `RunConfig.dtype_policy` = 'auto', `num_parallel_parts` = 0 and
 `num_intra_op_threads` = 0 become what was found to be the fastest: see
-docs/explain/performance.md. TensorFlow is imported only to ask GPUs what they
-multiply. It reads the number of threads when its first operation runs.
+docs/explain/performance.md. `micro_batch_size` = 0 is the whole batch, or the
+most of it that fits into memory, by the estimate of `costs.training_bytes`.
+Without networks TensorFlow is imported only to ask GPUs what they multiply. It
+reads the number of threads when its first operation runs.
 """
 
 import contextlib
@@ -11,8 +13,9 @@ import dataclasses
 import os
 import pathlib
 import re
+import subprocess
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, errors
 from electra_tf.model import costs
@@ -21,6 +24,11 @@ from electra_tf.model import costs
 # converts to float32 and back.
 _BFLOAT16 = r"^flags\s*:.*\b(amx_bf16|avx512_bf16)\b"
 _CPU_INFO = "/proc/cpuinfo"
+# How much a container may take, if not "max".
+_LIMIT = "/sys/fs/cgroup/memory.max"
+_GPU_MEMORY = (
+    "nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits"
+)
 # Operations of a step that is cut in two, and of each part of more than two.
 # Smaller parts are as fast or slower, and each takes its time to trace.
 _LEAST_FLOPS_OF_TWO_PARTS = 1.25e9
@@ -35,6 +43,7 @@ def settle(
     batch_size: int | None = None,
     step_flops: float | None = None,
     before: Mapping | None = None,
+    networks: Sequence[costs.Network] = (),
 ) -> tuple[configs.RunConfig, str]:
     """Decides what a run leaves open.
 
@@ -44,6 +53,7 @@ def settle(
       step_flops: Matrix products of a step, where they are known.
       before: The record of the run that this one goes on with, whose choices
         go first: its sums have the same order then.
+      networks: Of a step whose batch may be cut to fit into memory.
 
     Returns:
       The run with nothing left open that there is to choose, and what was
@@ -64,9 +74,18 @@ def settle(
                 "distribution_strategy='multi_worker_mirrored'"
             )
         chosen["dtype_policy"] = policy or dtype_policy(run, is_small)
+    share = (batch_size or 0) // max(1, run.num_gpus or 0)
+    is_one_host = run.distribution_strategy in ("one_device", "mirrored")
+    if networks and is_one_host and not run.micro_batch_size and share:
+        policy = chosen.get("dtype_policy", run.dtype_policy)
+        width = 4 if policy == "float32" else 2
+        at_once = costs.most_at_once(networks, share, width, _memory(run))
+        if at_once < share:
+            chosen["micro_batch_size"] = at_once
     uses_cpu = run.distribution_strategy == "one_device" and not run.num_gpus
     if uses_cpu and not run.jit_compile and batch_size and step_flops:
-        share = min(run.micro_batch_size or batch_size, batch_size)
+        share = chosen.get("micro_batch_size") or run.micro_batch_size or share
+        share = min(share, batch_size)
         parts = run.num_parallel_parts or before.get("num_parallel_parts") or 0
         # A run that goes on may have other micro-batches.
         if not parts or (not run.num_parallel_parts and share % parts):
@@ -138,11 +157,31 @@ def _num_parts(examples: int, step_flops: float) -> int:
 
 
 def pretraining_step(config: configs.PretrainingConfig) -> dict:
-    """What `settle` takes of a step: examples, the discriminator's FLOPs."""
+    """What `settle` takes of a step: examples, networks, one's FLOPs."""
+    from electra_tf.model import ablations  # Imports TensorFlow.
+
     network = costs.Network(config.model.encoder, config.model.max_seq_length)
     size = config.data.train_batch_size
-    flops = size * costs.of_training_example([network])
-    return {"batch_size": size, "step_flops": flops}
+    return {
+        "batch_size": size,
+        "step_flops": size * costs.of_training_example([network]),
+        "networks": ablations.networks(config.model),
+    }
+
+
+def _memory(run: configs.RunConfig) -> float:
+    """Bytes of each device of a run; 0 where they are not known."""
+    if not run.num_gpus:
+        sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(pathlib.Path(_LIMIT).read_text("utf-8")))
+        return float(min(sizes))
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        said = subprocess.run(
+            _GPU_MEMORY.split(), capture_output=True, text=True, check=True
+        )
+        return 2.0**20 * min(map(int, said.stdout.split()))
+    return 0.0
 
 
 def dtype_policy(run: configs.RunConfig, is_small: bool = False) -> str:

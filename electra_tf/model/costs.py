@@ -396,6 +396,53 @@ def activation_bytes(
     return examples * total
 
 
+def training_bytes(
+    networks: Sequence[Network], examples: int, at_once: int, width: int
+) -> dict[str, float]:
+    """What training keeps in the memory of one device.
+
+    Args:
+      networks: Of a step.
+      examples: That the device has of a batch.
+      at_once: In a micro-batch.
+      width: Bytes of an activation.
+
+    Returns:
+      Part -> bytes.
+    """
+    trained = num_parameters([n for n in networks if n.is_trained])
+    return {
+        "weights": 4.0 * num_parameters(networks),
+        "Adam": 8.0 * trained,
+        "gradients": 4.0 * trained * (1 if at_once == examples else 2),
+        "activations": activation_bytes(networks, at_once, width),
+    }
+
+
+def most_at_once(
+    networks: Sequence[Network], examples: int, width: int, memory: float
+) -> int:
+    """The largest micro-batch that fits, or 1 where none does.
+
+    Args:
+      networks: Of a step.
+      examples: That the device has of a batch; a micro-batch divides them.
+      width: Bytes of an activation.
+      memory: Bytes of the device; 0 where they are not limited.
+    """
+    sizes = [n for n in range(examples, 0, -1) if examples % n == 0]
+    for at_once in sizes:
+        needed = training_bytes(networks, examples, at_once, width)
+        if fits(sum(needed.values()), memory):
+            return at_once
+    return 1
+
+
+def fits(needed: float, memory: float) -> bool:
+    """Whether a tenth of a device's memory is left; 0 is without a limit."""
+    return not memory or needed < 0.9 * memory
+
+
 @dataclasses.dataclass(frozen=True)
 class Cost:
     """What one model of the paper's tables costs.

@@ -171,23 +171,13 @@ def plan(
             f"batch. Received: micro_batch_size={at_once}, examples={examples}"
         )
 
-    def memory_with(at_once: int) -> dict[str, float]:
-        width = 4 if hardware.precision == "float32" else 2
-        return {
-            "weights": 4.0 * parameters,
-            "Adam": 8.0 * trained,
-            "gradients": 4.0 * trained * (1 if at_once == examples else 2),
-            "activations": costs.activation_bytes(networks, at_once, width),
-        }
-
+    width = 4 if hardware.precision == "float32" else 2
     if not micro_batch_size:
-        # The most that fits.
-        while at_once > 1 and not _fits(memory_with(at_once), hardware):
-            at_once = max(d for d in range(1, at_once) if examples % d == 0)
-    memory = memory_with(at_once)
-    width = 4.0 if config.run.gradient_reduction_dtype == "float32" else 2.0
+        at_once = costs.most_at_once(networks, examples, width, hardware.memory)
+    memory = costs.training_bytes(networks, examples, at_once, width)
+    sent_width = 4 if config.run.gradient_reduction_dtype == "float32" else 2
     # A ring sends and receives the gradients nearly twice.
-    sent = 2 * width * trained * (num_devices - 1) / num_devices
+    sent = 2.0 * sent_width * trained * (num_devices - 1) / num_devices
     per_step = batch_size * float(costs.of_training_example(networks))
     seconds = per_step / (num_devices * hardware.peak * hardware.mfu)
     seconds += sent / hardware.link if sent else 0.0
@@ -195,19 +185,13 @@ def plan(
     return Plan(
         num_parameters=parameters,
         micro_batch_size=at_once,
-        fits=_fits(memory, hardware),
+        fits=costs.fits(sum(memory.values()), hardware.memory),
         flops_per_step=per_step,
         memory=memory,
         all_reduce_bytes=sent,
         seconds_per_step=seconds,
         days=seconds * steps / 86400,
     )
-
-
-def _fits(memory: dict[str, float], hardware: Hardware) -> bool:
-    """Whether a tenth of the device is left for the rest."""
-    total = sum(memory.values())
-    return not hardware.memory or total < 0.9 * hardware.memory
 
 
 def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.command_line import fastest
+from electra_tf.model import costs
+from tests import helpers
 
 LARGE = 1e12
 PROCESSOR = "processor\t: 0\nflags\t\t: fpu {flags}\n\nflags\t: of the next\n"
@@ -65,6 +67,49 @@ def test_parts_divide_the_micro_batch(machine):
     # And are as large as others are: of 6 examples, not of 12.
     assert parts_and_threads(run, 12, 3e10) == (3, 2)
     assert parts_and_threads(run, 12, 2e10) == (2, 2)
+
+
+def test_a_batch_that_does_not_fit_is_cut(machine, monkeypatch):
+    networks = [costs.Network(helpers.encoder_config(), helpers.LENGTH)]
+
+    def settled(memory, **changes):
+        monkeypatch.setattr(fastest, "_memory", lambda run: memory)
+        run = run_config(**changes)
+        return fastest.settle(run, 32, LARGE, networks=networks)
+
+    whole = sum(costs.training_bytes(networks, 32, 32, 4).values())
+    assert settled(2 * whole)[0].micro_batch_size == 0
+    run, said = settled(whole)
+    assert run.micro_batch_size == 16
+    assert "RunConfig.micro_batch_size=16" in said
+    assert run.num_parallel_parts == 2
+    assert settled(whole, dtype_policy="mixed_float16")[0].micro_batch_size == 0
+    assert settled(1.0)[0].micro_batch_size == 1
+    for given in (
+        {"micro_batch_size": 32},
+        # Whose workers may have more and less.
+        {
+            "distribution_strategy": "multi_worker_mirrored",
+            "micro_batch_size": 0,
+        },
+    ):
+        cut = settled(1.0, **given)[0].micro_batch_size
+        assert cut == given["micro_batch_size"]
+
+
+def test_memory_of_a_container_and_of_gpus(monkeypatch, tmp_path):
+    limit, program = tmp_path / "memory.max", tmp_path / "nvidia-smi"
+    monkeypatch.setattr(fastest, "_LIMIT", str(limit))
+    whole = fastest._memory(run_config())
+    limit.write_text("max\n")
+    assert fastest._memory(run_config()) == whole
+    limit.write_text("4096\n")
+    assert fastest._memory(run_config()) == 4096
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fastest._memory(run_config(num_gpus=2)) == 0
+    program.write_text("#!/bin/sh\necho 40960; echo 81920\n")
+    program.chmod(0o755)
+    assert fastest._memory(run_config(num_gpus=2)) == 40960 * 2**20
 
 
 def test_what_is_given_stays(machine):
