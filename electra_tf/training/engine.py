@@ -90,10 +90,11 @@ class Engine:
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
         self._iterator = None
-        # `replica_step`, by XLA where the run asks for it.
-        # XLA gets what lies between two collectives: on CPUs it cannot hold
-        # one. A TPU compiles all of it by itself.
+        # By XLA where the run asks for it, which gets what lies between two
+        # collectives: on CPUs it cannot hold one. A TPU compiles all of it by
+        # itself.
         self.compiled_step: Callable = self.replica_step
+        self._compiled_eval: Callable = self.replica_eval
         self._compiled_gradients: Callable = self._gradients
         # Not put in its calls' places, where each would be a graph by itself.
         self._one_part = tf.function(
@@ -105,6 +106,7 @@ class Engine:
             xla = tf.function(jit_compile=True, autograph=False)
             if strategy.num_replicas_in_sync == 1:
                 self.compiled_step = xla(self.replica_step)
+                self._compiled_eval = xla(self.replica_eval)
             else:
                 self._compiled_gradients = xla(self._gradients)
 
@@ -216,15 +218,14 @@ class Engine:
     @tf.function(reduce_retracing=True)
     def _train_step(self, features):
         scale = self.loss_scale.scale.read_value() if self.loss_scale else 1.0
-        seed, step = self._seed.read_value(), self.global_step.read_value()
-        dropout_seed = tf.random.experimental.stateless_fold_in(
-            tf.stack([tf.cast(seed, tf.int32), 0]), tf.cast(step, tf.int32)
-        )
         per_replica = self.strategy.run(
             # Nothing there is left to AutoGraph, whose work would be a sixth
             # of the time to the first step.
             tf.autograph.experimental.do_not_convert(self.compiled_step),
-            args=(features, dropout_seed, scale),
+            args=(
+                *(features, self._seed.read_value()),
+                *(self.global_step.read_value(), scale),
+            ),
         )
         self.global_step.assign_add(1)
         sums = self._of_any_replica(per_replica)
@@ -240,12 +241,13 @@ class Engine:
             per_replica,
         )
 
-    def replica_step(self, features, seed, scale):
+    def replica_step(self, features, run_seed, step, scale):
         """Forward, backward and update on one replica's part of the batch.
 
         Args:
           features: Of that part.
-          seed: <int32>[2], of the step's dropout.
+          run_seed: <int>[], decides with the step what drops out.
+          step: <int>[].
           scale: <float32>[], of the loss; 1 where there is no `loss_scale`.
 
         Returns:
@@ -254,7 +256,12 @@ class Engine:
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)
-        seed = replicas.seed_of_replica(seed)
+        seed = replicas.seed_of_replica(
+            tf.random.experimental.stateless_fold_in(
+                tf.stack([tf.cast(run_seed, tf.int32), 0]),
+                tf.cast(step, tf.int32),
+            )
+        )
         totals, zeros = None, None
         if num_replicas * self.num_micro_batches * self.num_parallel_parts > 1:
             weights, zeros = self._sums_of_weights(features, seed)
@@ -449,7 +456,10 @@ class Engine:
     @tf.function(reduce_retracing=True)
     def _eval_step(self, features):
         return self._of_any_replica(
-            self.strategy.run(self.replica_eval, args=(features,))
+            self.strategy.run(
+                tf.autograph.experimental.do_not_convert(self._compiled_eval),
+                args=(features,),
+            )
         )
 
     def replica_eval(self, features):

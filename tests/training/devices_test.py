@@ -42,15 +42,18 @@ def test_xla_has_all_of_a_step(tmp_path, data_pattern):  # noqa: F811
     """So that no operation on integers of it is one of the host's."""
     run = helpers.run_config(tmp_path, jit_compile=True)
     engine = engine_test.electra_engine(run, data_pattern)
-    dataset = engine.distribute(engine.train_dataset, engine.batch_size, 0)
-    graph = engine._train_step.get_concrete_function(dataset.element_spec).graph
-    assert {op.type for op in graph.get_operations()} <= OUTSIDE
-    calls = {
-        op.get_attr("f").name
-        for op in graph.get_operations()
-        if op.type in ("StatefulPartitionedCall", "PartitionedCall")
-    }
-    assert calls and calls <= programs(graph)
+    spec = engine.distribute(
+        engine.train_dataset, engine.batch_size, 0
+    ).element_spec
+    for step in (engine._train_step, engine._eval_step):
+        graph = step.get_concrete_function(spec).graph
+        assert {op.type for op in graph.get_operations()} <= OUTSIDE
+        calls = {
+            op.get_attr("f").name
+            for op in graph.get_operations()
+            if op.type in ("StatefulPartitionedCall", "PartitionedCall")
+        }
+        assert calls and calls <= programs(graph)
 
 
 def test_rows_by_eights_have_the_same_products(monkeypatch):

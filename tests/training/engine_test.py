@@ -657,6 +657,8 @@ def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
     before = state(engine)
     metrics = engine.train(tf.constant(3))
     assert math.isfinite(metrics["total_loss"])
+    heldout = engine.evaluate_on(engine.train_dataset, 4, 1)
+    assert math.isfinite(heldout["total_loss"])
     kernel = "electra/encoder/layer_0/output/dense/kernel"
     path = next(k for k in before if k.endswith(kernel))
     assert (state(engine)[path] != before[path]).any()
