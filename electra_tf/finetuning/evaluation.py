@@ -29,12 +29,14 @@ def make_predictor(
     model: FinetuningModel,
     task_name: str,
     batch_size: int,
+    strategy: tf.distribute.Strategy | None = None,
     jit_compile: bool = False,
 ) -> Predictor:
     """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
       batch_size: Rows of a step, or windows where a row has several.
+      strategy: Where the model is; each of its replicas answers all rows.
       jit_compile: Compile it with XLA, once for each shape of a batch.
 
     Returns:
@@ -44,18 +46,31 @@ def make_predictor(
 
     windows = getattr(model, "windows", None)
     costs = np.ones_like if windows is None else windows.counts
+    strategy = strategy or tf.distribute.get_strategy()
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    length_step = batches.length_step(jit_compile or is_tpu)
     # One trace for all shapes, which for a large model takes seconds each.
     steps: dict[str, Callable] = {}
 
+    @tf.autograph.experimental.do_not_convert
+    def answer(batch):
+        return model(batch, only=task_name)["task_outputs"][task_name]
+
     def make_step(spec):
-        @tf.function(input_signature=[spec], jit_compile=jit_compile)
+        @tf.function(
+            # A TPU has a program for each shape.
+            input_signature=None if is_tpu else [spec],
+            jit_compile=jit_compile and strategy.num_replicas_in_sync == 1,
+        )
         def step(batch):
-            return model(batch, only=task_name)["task_outputs"][task_name]
+            return tf.nest.map_structure(
+                lambda x: strategy.experimental_local_results(x)[0],
+                strategy.run(answer, args=(batch,)),
+            )
 
         return step
 
     def predict(features: Features) -> dict[str, np.ndarray]:
-        length_step = batches.length_step(jit_compile)
         dataset = batches.eval_dataset(
             features, batch_size, costs, length_step=length_step
         )
@@ -128,9 +143,10 @@ class Evaluator:
         model: FinetuningModel,
         tasks: Sequence[TaskData],
         batch_size: int,
+        strategy: tf.distribute.Strategy | None = None,
         jit_compile: bool = False,
     ):
-        how = batch_size, jit_compile
+        how = batch_size, strategy, jit_compile
         self._predictors = [
             (data, make_predictor(model, data.task.name, *how))
             for data in tasks

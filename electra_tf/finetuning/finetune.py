@@ -160,7 +160,7 @@ class Trainer:
             self.engine = make_engine(plan, self.strategy)
             self.evaluator = evaluation.Evaluator(
                 *(self.engine.model, plan.tasks, plan.data.eval_batch_size),
-                bool(plan.run.jit_compile),
+                *(self.strategy, bool(plan.run.jit_compile)),
             )
         self._plan = plan
 

@@ -50,7 +50,8 @@ def score(config: FinetuningConfig) -> dict | None:
         rows, or these cannot be read.
     """
     # First: workers can only meet before anything else has run.
-    is_chief = replicas.is_chief(replicas.make_strategy(config.run))
+    strategy = replicas.make_strategy(config.run)
+    is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
     advice = ": without eval_only the command trains"
@@ -78,10 +79,10 @@ def score(config: FinetuningConfig) -> dict | None:
     records = []
     for number in results.counted_trials(trained):
         folder = model_directory.trial_dir(model_dir, number)
+        with strategy.scope():
+            model = finetune.trained_model(folder, encoder, data)
         answers = evaluation.Evaluator(
-            finetune.trained_model(folder, encoder, data),
-            data,
-            config.data.eval_batch_size,
+            *(model, data, config.data.eval_batch_size, strategy),
             bool(config.run.jit_compile),
         ).ask()
         record = results.read_of_trial(folder)
