@@ -1,9 +1,11 @@
 """Tests of finetuning/evaluation.py."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from electra_tf.finetuning import evaluation
+from tests.training import engine_test
 
 LENGTH = 40
 
@@ -57,3 +59,9 @@ def test_rows_of_any_length_come_back_in_order_from_one_trace():
 
     np.testing.assert_array_equal(predict(features([40, 3]))["sums"], [40, 6])
     assert model.num_traces == 1
+
+
+@pytest.mark.parametrize("how", [(engine_test.two,), (None, True)])
+def test_replicas_and_xla_answer_the_same(how):
+    predict = evaluation.make_predictor(Model(), "task", 2, *how)
+    assert predict(features([30, 5, 17]))["sums"].tolist() == [30, 10, 51]
