@@ -381,7 +381,8 @@ class PretrainingModel(encoder_lib.WholeModel):
         with tf.control_dependencies(tf.nest.flatten(data)):
             step = self.optimizer.iterations.value
             features = self._with_noise(data, step)
-            sums = engine.compiled_step(features, step, scale)
+            seed = tf.constant(self.seed, tf.int64)
+            sums = engine.compiled_step(features, seed, step, scale)
             if loss_scale:
                 # The norm of a step that was not taken has no weight.
                 loss_scale.update(sums["gradient_norm"].weight > 0)
