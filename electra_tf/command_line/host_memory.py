@@ -14,20 +14,18 @@ _SETTINGS = {
 _GIVEN = ("MALLOC_", "GLIBC_TUNABLES")
 
 
-def keep_freed() -> bool:
+def keep_freed() -> None:
     """Has this process keep what it frees, for its next step.
 
     By itself glibc gives tensors of more than 32 MB back to the system at once.
     The next step has to map them again, and the kernel to fill them with
     zeros, page by page: docs/explain/performance.md has what that costs.
 
-    Returns:
-      Whether it does now: not where the environment has settings of the
-      user's, or the C library is another.
+    Nothing changes where the environment has settings of the user's, or the C
+    library is another.
     """
     if any(name.startswith(_GIVEN) for name in os.environ):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    return all([mallopt(name, value) for name, value in _SETTINGS.items()])
+        return
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        for name, value in _SETTINGS.items():
+            mallopt(name, value)
