@@ -18,21 +18,11 @@ The output folder must be new or empty, or hold what an interrupted run of the
 same command left, which is written again.
 """
 
-import argparse
-import functools
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building
-
-
-def build_dataset(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
-    """Builds the data set: see `beam.build_dataset`."""
-    from electra_tf.pretraining_data import beam
-
-    beam.build_dataset(args, beam_args)
 
 
 def main(argv=None) -> int:
@@ -40,15 +30,17 @@ def main(argv=None) -> int:
     parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset_beam", description=__doc__
     )
-    building.add_flags(parser)  # What stands before "--".
-    args = list(sys.argv[1:] if argv is None else argv)
-    own, beam_args = args, []
-    if "--" in args:
-        place = args.index("--")
-        own, beam_args = args[:place], args[place + 1 :]
-    return arguments.run(
-        functools.partial(build_dataset, beam_args=beam_args), parser, own
-    )
+    building.add_flags(parser)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    # What follows -- is Beam's.
+    split = argv.index("--") if "--" in argv else len(argv)
+
+    def build(args) -> None:
+        from electra_tf.pretraining_data import beam
+
+        beam.build_dataset(args, argv[split + 1 :])
+
+    return arguments.run(build, parser, argv[:split])
 
 
 if __name__ == "__main__":
