@@ -13,11 +13,11 @@ def electra_config(settings: Mapping) -> configs.ElectraConfig:
     The original's defaults stand in for what is not given. Settings of the run
     (batch size, paths, TPU) have no place in it and are passed over.
     """
-    settings_ = original_settings.with_one_objective(settings)
-    return configs.ElectraConfig(
-        encoder=original_settings.encoder_config(settings),
-        **_fields("ElectraConfig", settings_, PRETRAINING),
-    )
+    fields = _fields("ElectraConfig", settings, PRETRAINING)
+    if fields["electric_objective"]:  # It goes first.
+        fields["electra_objective"] = False
+    encoder = original_settings.encoder_config(settings)
+    return configs.ElectraConfig(encoder=encoder, **fields)
 
 
 def optimizer_config(

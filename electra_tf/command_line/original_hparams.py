@@ -104,14 +104,16 @@ def pretraining(
         "pretrain_tfrecords": os.path.join(data_dir, records),
         "vocab_file": os.path.join(data_dir, "vocab.txt"),
         "model_dir": os.path.join(data_dir, "models", model_name),
+        "iterations_per_loop": 100,
     }
-    loop = 100
     if hparams.get("debug"):
         settings |= original_settings.DEBUG_RUN
-        loop = settings["iterations_per_loop"]
-    settings = original_settings.with_one_objective(settings | dict(hparams))
-    bindings: dict[str, object] = {"RunConfig.steps_per_loop": loop}
-    bindings |= _bindings(hparams, settings, PRETRAINING)
+    settings |= hparams
+    # Electric is computed whatever the other setting says, which is on by
+    # default.
+    if settings.get("electric_objective"):
+        settings["electra_objective"] = False
+    bindings = _bindings(hparams, settings, PRETRAINING)
     # Not of all settings: small has an embedding_size unless one is given.
     encoder = original_settings.encoder_config(hparams)
     for name, value in dataclasses.asdict(encoder).items():

@@ -93,7 +93,7 @@ PRETRAINING: dict[str, Hparam] = {
         learning_rate=5e-4,
         num_warmup_steps=10000,
     ),
-    "iterations_per_loop": _gin(200, "RunConfig.steps_per_loop"),
+    "iterations_per_loop": Hparam(200, "RunConfig.steps_per_loop"),
     **_same(
         configs.RunConfig,
         "save_checkpoints_steps keep_checkpoint_max",
@@ -250,16 +250,6 @@ def encoder_config(settings: Mapping) -> configs.EncoderConfig:
         return configs.EncoderConfig(**sizes)
     except errors.ConfigError as error:  # gin adds where it was called.
         raise errors.ConfigError(errors.first_line(error)) from None
-
-
-def with_one_objective(settings: Mapping) -> dict:
-    """The original computes Electric, whatever the other setting says.
-
-    That one is on by default, so somebody who asks for Electric may leave it.
-    """
-    if not settings.get("electric_objective"):
-        return dict(settings)
-    return dict(settings) | {"electra_objective": False}
 
 
 def is_number(value: object) -> bool:
