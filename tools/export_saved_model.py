@@ -47,6 +47,7 @@ def main(argv=None) -> int:
     )
     add(
         "--pairs",
+        dest="has_pairs",
         action=argparse.BooleanOptionalAction,
         help="whether the input is two texts (default: as in training)",
     )
@@ -66,34 +67,25 @@ def _export(args) -> None:
     from absl import logging
 
     logging.set_verbosity(logging.WARNING)
-    settings = {
-        "kind": args.kind,
-        "has_pairs": args.pairs,
-        "max_seq_length": args.max_seq_length,
-        "vocab_file": args.vocab_file,
-        "do_lower_case": args.do_lower_case,
-    }
+    asked = vars(args)
+    is_litert = asked.pop("format") == "litert"
+    output, name = asked.pop("output"), asked.pop("name")
     # Imports TensorFlow: late, so that --help is quick.
-    if args.format == "litert":
-        if args.name is not None:
+    if is_litert:
+        if name is not None:
             raise ValueError(
                 "Expected no --name with --format=litert, whose files no "
-                f"server calls by a name. Received: --name={args.name}"
+                f"server calls by a name. Received: --name={name}"
             )
         from electra_tf.serving import on_device
 
-        for path in on_device.export(args.model_dir, args.output, **settings):
+        for path in on_device.export(output_dir=output, **asked):
             megabytes = os.path.getsize(path) / 1e6
             print(f"exported {path} ({megabytes:.1f} MB)")
         return
     from electra_tf.serving import saved_model
 
-    path = saved_model.export(
-        args.model_dir,
-        args.output,
-        name=args.name,
-        **settings,
-    )
+    path = saved_model.export(output_dir=output, name=name, **asked)
     print(f"exported {path}")
 
 
