@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, NamedTuple
 from electra_tf import errors
 from electra_tf.command_line import arguments
 
-_STDIN = "-"
 # Their lines are rows of several values.
 _TABLES = (".csv", ".json", ".parquet")
 OBJECTS = (".jsonl", ".ndjson")
@@ -79,7 +78,7 @@ def read_batches(
         # What the shell passed, byte for byte.
         given = enumerate(map(os.fsencode, texts), start=1)
         lines = (Line(f"text {number}", text) for number, text in given)
-    elif path is None or path == _STDIN:
+    elif path is None or path == "-":
         if sys.stdin is None:
             raise ValueError(
                 "Expected texts. Received: a closed standard input"
