@@ -71,21 +71,6 @@ def data_error_message(error: Exception) -> str:
     return line.split("]")[0] if before.endswith("[") else line
 
 
-def cause(message: str) -> str:
-    """What an operation says of an error, without where in the graph it is.
-
-    Args:
-      message: Of TensorFlow's error; any other stays as it is.
-    """
-    text = re.split(r"\s*\[\[{{|\s*\[Op:", message)[0]
-    if first_cause := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
-        text = first_cause[1]
-    lines = text.split("\n")
-    while lines and (not lines[0].strip() or lines[0].startswith(_PLACES)):
-        del lines[0]
-    return re.sub("{{.*?}} ", "", "\n".join(lines)).strip() or message
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ " Did you mean ...?" where a known name is like the one received."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
@@ -94,4 +79,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def first_line(error: Exception) -> str:
     """Of what an error says, without TensorFlow's places in the graph."""
-    return cause(str(getattr(error, "message", error))).split("\n")[0]
+    message = str(getattr(error, "message", error))
+    text = re.split(r"\s*\[\[{{|\s*\[Op:", message)[0]
+    if cause := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
+        text = cause[1]
+    for line in text.split("\n"):
+        if line.strip() and not line.startswith(_PLACES):
+            return re.sub("{{.*?}} ", "", line).strip()
+    return message.split("\n")[0]

@@ -47,13 +47,11 @@ def test_the_line_of_data_that_do_not_fit(text, expected):
     ],
 )
 def test_what_an_operation_says(text):
-    assert errors.cause(text) == "Expected ids."
     assert errors.first_line(ValueError(text)) == "Expected ids."
 
 
 def test_what_is_no_error_of_a_graph_stays_as_it_is():
     text = 'Expected ids.\n\n  (0) of two: File "a", {1} [2]'
-    assert errors.cause(text) == text
     assert errors.first_line(ValueError(text)) == "Expected ids."
     assert not errors.first_line(MemoryError())
 
