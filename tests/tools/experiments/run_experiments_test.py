@@ -304,9 +304,6 @@ def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
     assert tfidf["statistics"]["400"]["stdev"] is None
 
 
-# --- The command --------------------------------------------------------------
-
-
 # --- A suite from its data to its table ---------------------------------------
 
 SIZES = f"""
