@@ -198,6 +198,10 @@ COMPARISONS = {
 _PUBLIC_GIN = "results/english.gin"
 _ENGLISH = {"cola": 3, "mrpc": 3, "rte": 5, "sst": 0.5, "sts": 3}
 _ENGLISH |= {"ner": 3, "squadv1": 3}
+_OF_SQUAD = (
+    "QuestionAnsweringConfig.max_query_length=32",
+    "QuestionAnsweringConfig.doc_stride=64",
+)
 
 # Three starts, of which the first two differ in nothing but weights.
 PUBLIC_SETS = Suite(
@@ -217,17 +221,7 @@ PUBLIC_SETS = Suite(
         name: Task(
             _METRICS[name],
             (f"finetune/{name}.gin", "results/finetuning.gin"),
-            (
-                f"{_EPOCHS}={number}",
-                *(
-                    (
-                        "QuestionAnsweringConfig.max_query_length=32",
-                        "QuestionAnsweringConfig.doc_stride=64",
-                    )
-                    if name == "squadv1"
-                    else ()
-                ),
-            ),
+            (f"{_EPOCHS}={number}", *_OF_SQUAD * (name == "squadv1")),
         )
         for name, number in _ENGLISH.items()
     },
