@@ -51,16 +51,13 @@ def read_rows(path: pathlib.Path) -> Rows:
     return texts, labels
 
 
-def fit_tfidf(
-    train: Rows, dev: Rows, strengths: Sequence[float] = STRENGTHS
-) -> tuple[dict, typing.Any]:
+def fit_tfidf(train: Rows, dev: Rows) -> tuple[dict, typing.Any]:
     """The classifier that is best on dev, of all choices there are.
 
     Args:
       train: The words are those of these rows.
       dev: Decides; of choices that are as good the first, with the fewest words
         and the most regularisation.
-      strengths: To choose from.
 
     Returns:
       What was chosen, with "dev_accuracy" in per cent; a pipeline of
@@ -76,15 +73,10 @@ def fit_tfidf(
         vectorizer = feature_extraction.text.TfidfVectorizer(
             ngram_range=(1, max_words), min_df=min_texts, sublinear_tf=True
         )
-        try:
-            words = vectorizer.fit_transform(train[0])
-        except ValueError:
-            if min_texts == 1:
-                raise
-            continue  # No word is in so many of them.
+        words = vectorizer.fit_transform(train[0])
         dev_words = vectorizer.transform(dev[0])
         for weights, strength in itertools.product(
-            (None, "balanced"), sorted(strengths)
+            (None, "balanced"), STRENGTHS
         ):
             model = linear_model.LogisticRegression(
                 C=strength,
