@@ -123,10 +123,8 @@ class ReferenceGraph:
         if noise is None:
             noise = self._draw_noise(tf.shape(inputs.input_ids)[0])
         masked = masking.mask_tokens(inputs, noise, config, self.special_ids)
-        generator, scope = config.encoder, "electra"
-        if config.untied_generator:
-            generator, scope = config.generator, "generator"
-        sequence = self._encoder(masked, generator, scope, is_training)
+        generator = config.generator
+        sequence = self._encoder(masked, generator, "generator", is_training)
         logits = self._generator_logits(sequence, masked, generator)
         one_hot_ids = tf.one_hot(
             masked.masked_lm_ids, config.encoder.vocab_size
