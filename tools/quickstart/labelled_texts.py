@@ -4,18 +4,11 @@ import collections
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-# label: packages whose documents carry it.
-LABELS = {
-    "python": ("python",),
-    "tensorflow": ("tensorflow",),
-    "numpy": ("numpy",),
-    "scipy": ("scipy",),
-    "pandas": ("pandas",),
-    "sklearn": ("sklearn",),
-    "keras": ("keras", "keras_hub", "tf_keras"),
-    "matplotlib": ("matplotlib", "mpl_toolkits"),
-}
-LABEL_OF = {name: label for label, names in LABELS.items() for name in names}
+_LIBRARIES = "python tensorflow numpy scipy pandas sklearn keras matplotlib"
+# Package -> the library that its texts are labelled with.
+LABEL_OF = {name: name for name in _LIBRARIES.split()}
+LABEL_OF |= {"keras_hub": "keras", "tf_keras": "keras"}
+LABEL_OF |= {"mpl_toolkits": "matplotlib"}
 # TensorFlow carries an old copy of Keras; it would be labelled twice.
 _UNLABELLED = re.compile(r"tensorflow/python/(keras|tools/api)/")
 _WORDS = (20, 60)

@@ -6,13 +6,11 @@ This list is the tutorial. Every step is the command that you would type;
 
 import typing
 
+from labelled_texts import LABEL_OF
+
 BUILD = "build/quickstart"
 REPORT = f"{BUILD}/report.html"
 
-_LIBRARIES = (
-    "python,tensorflow,numpy,scipy,pandas,sklearn,keras,keras_hub,tf_keras,"
-    "matplotlib,mpl_toolkits"
-)
 _BUILD_DATA = (
     f"electra-tf build-data --vocab-file={BUILD}/vocab.txt --max-seq-length=32 "
     "--no-blanks-separate-docs --num-processes=2"
@@ -52,7 +50,7 @@ STEPS = (
     _step(
         *("corpus", "corpus/manifest.json"),
         "python tools/quickstart/build_docstring_corpus.py "
-        f"--output_dir={BUILD}/corpus --packages={_LIBRARIES}",
+        f"--output_dir={BUILD}/corpus --packages={','.join(LABEL_OF)}",
     ),
     _step(
         *("vocab", "vocab.txt"),
