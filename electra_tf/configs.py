@@ -27,15 +27,6 @@ AUTO = "auto"
 # A schedule, beside the original's.
 WARMUP_STABLE_DECAY = "warmup_stable_decay"
 
-# What a discriminator learns: the rows of Table 5 of arXiv:2003.10555.
-DISCRIMINATOR_OBJECTIVES = (
-    "replaced_token_detection",
-    "replaced_token_detection_of_masked",
-    "replace_mlm",
-    "all_tokens_mlm",
-)
-GENERATOR_TRAININGS = ("maximum_likelihood", "adversarial", "frozen")
-
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
@@ -184,8 +175,14 @@ class ElectraConfig:
         validation.require(self, 0 <= rate <= 1, "masked_token_prob", share)
         validation.require_one_of(
             self,
-            discriminator_objective=DISCRIMINATOR_OBJECTIVES,
-            generator_training=GENERATOR_TRAININGS,
+            # The rows of Table 5 of arXiv:2003.10555.
+            discriminator_objective=(
+                "replaced_token_detection",
+                "replaced_token_detection_of_masked",
+                "replace_mlm",
+                "all_tokens_mlm",
+            ),
+            generator_training=("maximum_likelihood", "adversarial", "frozen"),
         )
         # The original's configuration does the same.
         towers = self.two_tower_generator or self.electric_objective
