@@ -16,6 +16,7 @@ suite_data.py and docs/guides/reproduce-paper.md.
 import argparse
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -78,9 +79,16 @@ def run(args: argparse.Namespace) -> int:
     """
     suite, options = SUITES[args.suite], _options(args)
     variants = suite_runs.variants(options, args.rows)
-    runs = _runs(variants, options)
+    runs: dict[str, Run] = {}  # Each once, the first seed of all rows first.
+    for seed in suite_runs.seeds_of(options):
+        for variant in variants:
+            for one in suite_runs.runs_of(variant, seed, options):
+                runs.setdefault(one.model_dir, one)
     if args.dry_run:
-        run_queue.print_commands(runs)
+        for one in runs.values():
+            state = "finished" if one.is_finished() else "to run"
+            command = shlex.join(one.command)
+            print(f"# {one.title}: {state}\npython {command}\n")
         return 0
     code = 0
     if not args.table_only:
@@ -88,19 +96,9 @@ def run(args: argparse.Namespace) -> int:
             build = getattr(suite_data, suite.data)
             build(args.data_dir, pathlib.Path(suite.build_dir))
         _require_data(variants)
-        code = run_queue.RunQueue(runs, args.parallel).execute()
+        code = run_queue.RunQueue([*runs.values()], args.parallel).execute()
     _write_results(suite_runs.variants(options), options)
     return code
-
-
-def _runs(variants: Sequence[Variant], options: Options) -> list[Run]:
-    """All runs, each once: the first seed of all rows comes first."""
-    runs: dict[str, Run] = {}
-    for seed in suite_runs.seeds_of(options):
-        for variant in variants:
-            for one in suite_runs.runs_of(variant, seed, options):
-                runs.setdefault(one.model_dir, one)
-    return list(runs.values())
 
 
 def _require_data(variants: Sequence[Variant]) -> None:

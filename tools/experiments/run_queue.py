@@ -16,13 +16,6 @@ from electra_tf.command_line import arguments, progress
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def print_commands(runs: Sequence[Run]) -> None:
-    """Every run with its command, as it can be typed."""
-    for run in runs:
-        state = "finished" if run.is_finished() else "to run"
-        print(f"# {run.title}: {state}\npython {shlex.join(run.command)}\n")
-
-
 class RunQueue:
     """Starts runs in their order, each when those that it needs are done.
 
