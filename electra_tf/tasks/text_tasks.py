@@ -349,13 +349,11 @@ class MultiLabelTask(_LabelsTask):
         weights: dict[str, float] = {}
         for i, label in enumerate(self.labels):
             has_it = wanted[:, i].tolist()
-            by_value = {
-                0: 1.0,
-                1: 1.0 if given is None else given.get(label, 1.0),
-            }
-            by_value |= _balanced(has_it) if given is None else {}
-            row_weights[:, i] = [by_value[value] for value in has_it]
-            weights[label] = by_value[1]
+            by_value = _balanced(has_it)
+            if given is not None:
+                by_value = {1: given.get(label, 1.0)}
+            row_weights[:, i] = [by_value.get(value, 1.0) for value in has_it]
+            weights[label] = by_value.get(1, 1.0)
         return row_weights, weights
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
