@@ -315,12 +315,7 @@ class QuestionAnsweringTask(Task):
     def example_id(self, example: passages.QuestionAnsweringExample) -> str:
         """The id under which a question is scored."""
         key = example.qid if self.is_mrqa else example.qas_id
-        if key is None:
-            raise ValueError(
-                f"Expected an id for each question. Received: none for "
-                f"{example.question_text!r}."
-            )
-        return key
+        return typing.cast(str, key)  # `passages.check` has seen it.
 
     def predict(
         self,
@@ -456,12 +451,11 @@ class QuestionAnsweringTask(Task):
         baseline: dict = {"name": "no answer"}
         for split, examples in splits.items():
             answers = {self.example_id(e): e.answers for e in examples}
-            empty, odds = (
+            scores = answers_lib.squad_v2_scores(
+                answers,
                 dict.fromkeys(answers, ""),
                 dict.fromkeys(answers, 0.0),
-            )
-            scores = answers_lib.squad_v2_scores(
-                answers, empty, odds, self.config.qa_na_threshold
+                self.config.qa_na_threshold,
             )
             # Without odds to compare, there is no threshold to look for.
             baseline[split] = {
@@ -520,13 +514,11 @@ class QuestionAnsweringTask(Task):
         texts = {
             key: self._submitted(predictions, key) for key in predictions.texts
         }
-        if not self.v2:
-            return {"predictions": texts}
-        return {
-            "predictions": texts,
-            "null_odds": predictions.null_odds,
-            "best_answers": predictions.texts,
-        }
+        content = {"predictions": texts}
+        if self.v2:
+            content["null_odds"] = predictions.null_odds
+            content["best_answers"] = predictions.texts
+        return content
 
     def look_at(self, split, examples, features):
         length = features["input_ids"].shape[-1]
@@ -557,11 +549,7 @@ def _answer_span(
 ) -> tuple[int, int]:
     """First and last token of an example's answer in its whole passage."""
     first, last = example.start_position, example.end_position
-    if first is None or last is None:
-        raise ValueError(
-            "Expected examples of the split 'train'. Received: one without an "
-            f"answer, {example.question_text!r}."
-        )
+    assert first is not None and last is not None  # Of "train".
     # Before the first word there is -1, by which the original comes to the
     # last one.
     first += len(example.doc_tokens) if first < 0 else 0
