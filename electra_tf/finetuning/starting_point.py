@@ -16,9 +16,6 @@ from electra_tf.tasks import tagging, text_tasks
 from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 
-# Kinds whose labels are a list in the task.
-_WITH_LABELS = ("classification", "multi_label_classification", "tagging")
-
 
 @dataclasses.dataclass(frozen=True)
 class StartingPoint:
@@ -139,7 +136,9 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         lacks a label.
     """
     assert start.checkpoint is not None
-    head, kind = start.checkpoint.head, task.description().get("kind")
+    head = start.checkpoint.head
+    description = task.description()
+    kind = description.get("kind")
     if head is None or head.kind != kind:
         raise errors.ConfigError(
             f"FinetuningConfig.keep_head needs a checkpoint with a head for "
@@ -155,7 +154,7 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
     tensors = dict(start.checkpoint.tensors)
     task.hidden_activation = head.hidden_activation
     start.checkpoint.warn_of_heads(start.source)
-    if kind in _WITH_LABELS:
+    if "labels" in description:
         _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
