@@ -170,12 +170,13 @@ def prepare(config: FinetuningConfig) -> RunPlan:
     if config.keep_head:
         start = starting_point.with_head(start, tasks[0])
     data = read_rows(config, tasks, start.tokenizer, ("train", "dev"))
+    parts = task_data.parts(
+        data[0], config.data.folds, config.data.dev_fraction, config.run.seed
+    )
     if config.data.dev_fraction:
-        data = _parts(config, data[0])
+        data = parts
     row_facts = {of.task.name: look_at(of, config.data) for of in data}
-    folds = [data]
-    if config.data.folds:
-        folds = [[part] for part in _parts(config, data[0])]
+    folds = [[part] for part in parts] if config.data.folds else [data]
     if config.weights_of_classes is not None:
         folds = _weighted(config, data, folds, row_facts)
     choices = recipe.choices(config, encoder.hidden_size)
@@ -207,12 +208,6 @@ def prepare(config: FinetuningConfig) -> RunPlan:
             trial.optimizer, trial.run.num_train_steps
         )
     return plan
-
-
-def _parts(config: FinetuningConfig, data: TaskData) -> list[TaskData]:
-    return task_data.parts(
-        data, config.data.folds, config.data.dev_fraction, config.run.seed
-    )
 
 
 def make_trials(config: FinetuningConfig) -> list[Trial]:

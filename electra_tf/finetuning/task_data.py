@@ -205,10 +205,10 @@ def parts(
     Raises:
       ConfigError: If a label, or the set, has too few rows for that.
     """
-    from sklearn import model_selection
-
     if not folds and not dev_fraction:
         return [data]
+    from sklearn import model_selection  # Takes long to import.
+
     groups, labels = _groups_and_labels(data)
     rarest = min(sorted(set(labels), key=str), key=labels.count)
     if (count := labels.count(rarest)) < folds:
