@@ -191,15 +191,10 @@ def tighten(
 
 def parts(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
     """Start and end of each window over so many tokens."""
-    parts: list[tuple[int, int]] = []
-    start = 0
-    while start < num_tokens:
-        end = min(start + room, num_tokens)
-        parts.append((start, end))
-        if end == num_tokens:
-            break
-        start += min(room, stride)
-    return parts
+    step = min(room, stride)
+    num_left = max(0, num_tokens - room)  # Behind the first window.
+    starts = range(0, num_left + step, step) if num_tokens else ()
+    return [(start, min(start + room, num_tokens)) for start in starts]
 
 
 def window_with_most_context(
