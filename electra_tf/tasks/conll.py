@@ -48,18 +48,17 @@ def read(
     path = os.fspath(path)
     blocks = _blocks(path, as_original)
     rows = [cells for block in blocks for _, cells in block]
-    plain = [r for r in rows if r[0] != _DOCUMENT and not r[0].startswith("#")]
+    plain = [r for r in rows if not r[0].startswith("#")]
     least = max(2, tag_column + 1, -tag_column)
     width = max(statistics.mode(map(len, plain)) if plain else 2, least)
     known = {r[tag_column] for r in plain if len(r) == width}
 
-    def is_above(row: tuple[int, list[str]]) -> bool:
+    def is_comment(row: tuple[int, list[str]]) -> bool:
         cells = row[1]
-        if as_original or not cells[0].startswith("#"):
-            return cells[0] == _DOCUMENT
-        return len(cells) != width or cells[tag_column] not in known
+        has_tag = len(cells) == width and cells[tag_column] in known
+        return cells[0].startswith("#") and not (has_tag or as_original)
 
-    blocks = [list(itertools.dropwhile(is_above, block)) for block in blocks]
+    blocks = [list(itertools.dropwhile(is_comment, block)) for block in blocks]
     blocks = [block for block in blocks if block]
     if not blocks:
         raise ValueError(
@@ -88,14 +87,14 @@ def _blocks(path: str, as_original: bool) -> list[list[tuple[int, list[str]]]]:
     """Number and columns of the rows between blank ones."""
     blocks: list[list] = [[]]
     for number, line in enumerate(read_lines(path), start=1):
+        if as_original:
+            cells = line.split()
+        elif "\t" in line:
+            cells = [c.strip(" ") for c in line.rstrip("\t ").split("\t")]
+        else:
+            cells = [cell for cell in line.split(" ") if cell]
         if not line.strip():
             blocks.append([])
-        elif as_original:
-            if (cells := line.split())[0] != _DOCUMENT:
-                blocks[-1].append((number, cells))
-        elif "\t" in line:
-            cells = line.rstrip("\t ").split("\t")
-            blocks[-1].append((number, [cell.strip(" ") for cell in cells]))
-        else:
-            blocks[-1].append((number, [c for c in line.split(" ") if c]))
+        elif cells[0] != _DOCUMENT:
+            blocks[-1].append((number, cells))
     return blocks[:-1] if as_original else blocks
