@@ -169,8 +169,8 @@ class TaggingTask(Task):
     def splits(self):
         if self.source:
             return self.source.splits()
-        paths = {split: self.files.get(split) for split in SPLITS}
-        return [s for s, p in paths.items() if p and tf.io.gfile.exists(p)]
+        paths = {s: self.files[s] for s in SPLITS if s in self.files}
+        return [s for s, path in paths.items() if tf.io.gfile.exists(path)]
 
     def has_labels(self, split):
         if self.source:
@@ -203,11 +203,6 @@ class TaggingTask(Task):
         )
 
     def read_examples(self, split):
-        if split not in self.files:
-            raise ValueError(
-                f"Expected one of the splits {', '.join(sorted(self.files))}. "
-                f"Received: {split!r}."
-            )
         path, has_labels = self.files[split], self.has_labels(split)
         examples = []
         for sentence in self.sentences(split):
