@@ -334,18 +334,15 @@ def make_tasks(config: FinetuningConfig) -> list[Task]:
       ValueError: If a name is unknown, or a file missing or damaged.
     """
     data = config.data
-    tasks = []
-    for name in data.task_names:
-        task = by_name.get_task(
+    return [
+        by_name.get_task(
             name,
             data.data_dir,
             data.double_unordered,
             config.question_answering,
         )
-        folders = map(str, by_name.possible_folders(name, data.data_dir))
-        task.looked_in = f"{', '.join(folders)} or {data.data_dir}"
-        tasks.append(task)
-    return tasks or [
+        for name in data.task_names
+    ] or [
         own_files.make_task(
             data.task_name,
             {"train": data.train_file} | files_of(data),

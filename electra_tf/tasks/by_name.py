@@ -10,7 +10,6 @@ head and scores its head's outputs:
 """
 
 import os
-import pathlib
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -58,17 +57,6 @@ def register(name: str, make: Callable[[str], Task]) -> None:
     _registered[name] = make
 
 
-def possible_folders(
-    name: str, data_dir: str | os.PathLike
-) -> list[pathlib.Path]:
-    """Where `get_task` looks, in its order, but for `data_dir` itself."""
-    data_dir = pathlib.Path(data_dir)
-    folders = [data_dir / "finetuning_data" / name, data_dir / name]
-    if name in _FOLDERS:
-        folders.append(data_dir / _FOLDERS[name])
-    return folders
-
-
 def get_task(
     name: str,
     data_dir: str | os.PathLike,
@@ -91,32 +79,37 @@ def get_task(
     Raises:
       ValueError: If the name is unknown.
     """
-    folders = map(os.fspath, possible_folders(name, data_dir))
-    data_dir = next(filter(tf.io.gfile.isdir, folders), os.fspath(data_dir))
-    if name in _registered:
-        return _registered[name](data_dir)
-    if name not in TASK_NAMES:
-        known = [*TASK_NAMES, *_registered]
+    known = [*TASK_NAMES, *_registered]
+    if name not in known:
         raise ValueError(
             f"Expected one of the tasks {', '.join(known)}. "
             f"Received: {name!r}."
             + errors.did_you_mean(repr(name), map(repr, known))
         )
-    if name in _GLUE:
-        return _GLUE[name](data_dir, double_unordered)
-    if name in _TAGGING_TASKS:
+    names = (f"finetuning_data/{name}", name, _FOLDERS.get(name, name))
+    folders = [os.path.join(data_dir, n) for n in dict.fromkeys(names)]
+    folder = next(filter(tf.io.gfile.isdir, folders), os.fspath(data_dir))
+    task: Task
+    if name in _registered:
+        task = _registered[name](folder)
+    elif name in _GLUE:
+        task = _GLUE[name](folder, double_unordered)
+    elif name in _TAGGING_TASKS:
         files = {
             # CoNLL-2003 calls its dev file valid.txt.
-            stem.replace("valid", "dev"): f"{data_dir}/{stem}.txt"
+            stem.replace("valid", "dev"): f"{folder}/{stem}.txt"
             for stem in ("train", "valid", "dev", "test")
-            if stem == "train" or tf.io.gfile.exists(f"{data_dir}/{stem}.txt")
+            if stem == "train" or tf.io.gfile.exists(f"{folder}/{stem}.txt")
         }
-        return tagging.TaggingTask(name, files, **_TAGGING_TASKS[name])
-    return question_answering.QuestionAnsweringTask(
-        name,
-        data_dir,
-        qa_config,
-        v2=SQUAD_TASKS.get(name, False),
-        is_mrqa=name in MRQA_TASKS,
-        is_korean=name == "korquad",
-    )
+        task = tagging.TaggingTask(name, files, **_TAGGING_TASKS[name])
+    else:
+        task = question_answering.QuestionAnsweringTask(
+            name,
+            folder,
+            qa_config,
+            v2=SQUAD_TASKS.get(name, False),
+            is_mrqa=name in MRQA_TASKS,
+            is_korean=name == "korquad",
+        )
+    task.looked_in = f"{', '.join(folders)} or {data_dir}"
+    return task
