@@ -25,8 +25,6 @@ from electra_tf.tasks import own_files, tagging
 from electra_tf.text import tokenization
 from electra_tf.training import replicas
 
-# Below the model directory.
-EVALUATION_DIR = "evaluation"
 # What the answers of a model depend on, and its rows must have, too.
 _OF_MODEL = ("kind", "labels", "min_value", "scale", "pooling", "windows")
 
@@ -72,7 +70,7 @@ def score(config: FinetuningConfig) -> dict | None:
     if config.data.task_names:
         names = list(config.data.task_names)
     name = "_".join(dict.fromkeys(names))
-    directory = os.path.join(model_dir, EVALUATION_DIR, name)
+    directory = os.path.join(model_dir, "evaluation", name)
     if is_chief:
         for number in model_directory.trial_numbers(directory):
             shutil.rmtree(model_directory.trial_dir(directory, number))
@@ -147,11 +145,6 @@ def _read_rows(
         unwanted=["train"],
     )
     for rows in data:
-        if not rows.examples:
-            raise errors.ConfigError(
-                f"Expected rows to score of the task {rows.task.name!r} in "
-                f"{rows.task.looked_in}. Received: none"
-            )
         here, there = (
             {"pooling": configs.DEFAULT_POOLING}
             | {name: of[name] for name in _OF_MODEL if name in of}

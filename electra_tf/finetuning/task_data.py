@@ -163,12 +163,13 @@ def read_rows(
       ValueError: If a file is missing, or cannot be read or used.
     """
     splits = [split for split in task.splits() if split not in unwanted]
-    for split in wanted:
-        if split not in splits:
-            raise errors.ConfigError(
-                f"Expected the files of the task {task.name!r} in "
-                f"{task.looked_in}. Received: none of the split {split!r}"
-            )
+    missing = [split for split in wanted if split not in splits]
+    if missing or not splits:
+        raise errors.ConfigError(
+            f"Expected the files of the task {task.name!r} in "
+            f"{task.looked_in}. Received: none of the split "
+            f"{missing[0] if missing else 'dev'!r}"
+        )
     examples = {split: task.read_examples(split) for split in splits}
     return TaskData(
         task,
