@@ -81,10 +81,6 @@ def parse_json(text: str, path: str, row: int | None = None) -> typing.Any:
     return content
 
 
-# A table of predictions, or of a submission: its header, and its rows.
-Table = tuple[list[str], Iterator[list[str]]]
-
-
 class Task(abc.ABC):
     """One task of fine-tuning.
 
@@ -252,7 +248,7 @@ class Task(abc.ABC):
         outputs: dict[str, np.ndarray],
         tokenizer: tokenization.FullTokenizer | None = None,
         max_seq_length: int = 0,
-    ) -> Table:
+    ) -> tuple[list[str], Iterator[list[str]]]:
         """A header, and a row for each example: label, prediction, scores,
         texts. Takes what `scores` takes."""
         raise NotImplementedError(f"{type(self).__name__} has no table.")
