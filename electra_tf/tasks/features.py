@@ -197,16 +197,12 @@ def combine(features_of_tasks: Sequence[Features]) -> Features:
       `task_id` <int32>[N], the number of the task.
     """
     counts = [num_rows(features) for features in features_of_tasks]
-    combined = {
-        "task_id": np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    }
-    ends = np.cumsum(counts)
-    for features, count, end in zip(
-        features_of_tasks, counts, ends, strict=True
-    ):
+    task_id = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    combined = {"task_id": task_id}
+    for number, features in enumerate(features_of_tasks):
         for name, values in features.items():
             if name not in combined:
-                shape = (ends[-1], *values.shape[1:])
+                shape = (len(task_id), *values.shape[1:])
                 combined[name] = np.zeros(shape, values.dtype)
-            combined[name][end - count : end] = values
+            combined[name][task_id == number] = values
     return combined
