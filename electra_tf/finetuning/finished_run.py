@@ -59,8 +59,7 @@ def score(config: FinetuningConfig) -> dict | None:
     needed = () if config.data.task_names else ("kind", "reading")
     model = read_json(path, needed, reading=dict)
     data = _read_rows(config, checkpoint, model)
-    encoder = checkpoint.discriminator
-    assert encoder is not None
+    encoder = checkpoint.required_sizes()
     row_facts = {
         rows.task.name: preparation.look_at(rows, config.data) for rows in data
     }
@@ -112,9 +111,8 @@ def _read_rows(
 ) -> list[TaskData]:
     """The rows to be scored, with the tasks as the models know them."""
     model_dir = config.run.model_dir
-    assert checkpoint.discriminator is not None
     assert checkpoint.vocabulary is not None  # The run wrote it.
-    positions = checkpoint.discriminator.max_position_embeddings
+    positions = checkpoint.required_sizes().max_position_embeddings
     config = preparation.within_positions(config, positions, model_dir)
     if config.data.task_names:
         tasks = preparation.make_tasks(config)

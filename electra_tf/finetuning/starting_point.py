@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import typing
 
 import numpy as np
 
@@ -66,7 +65,8 @@ def read(config: FinetuningConfig) -> StartingPoint:
     checkpoint = reading.read_checkpoint(
         source, data.vocab_file, data.do_lower_case, data.strip_accents
     )
-    if checkpoint.discriminator is None:
+    encoder_config = checkpoint.discriminator
+    if encoder_config is None:
         raise errors.ConfigError(
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {source}, with a generator only"
@@ -78,9 +78,6 @@ def read(config: FinetuningConfig) -> StartingPoint:
                 "used, a new one is trained: --keep_head goes on with it"
             )
         checkpoint = checkpoint.encoder_only()
-    encoder_config = typing.cast(
-        configs.EncoderConfig, checkpoint.discriminator
-    )
     vocab = checkpoint.vocabulary
     if vocab is None:
         raise errors.ConfigError(
@@ -97,7 +94,7 @@ def read(config: FinetuningConfig) -> StartingPoint:
     expected = config.expected_encoder or {}
     validation.require_same(
         expected,
-        {name: getattr(checkpoint.discriminator, name) for name in expected},
+        {name: getattr(encoder_config, name) for name in expected},
         f"{source} has another encoder than is expected",
         way_out="Choose another --init_checkpoint; what nothing says of it "
         f"({', '.join(checkpoint.assumed)}), hparams.json beside it may say",
