@@ -425,16 +425,14 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
       strips_accents: Whether it loses its accents, in whatever script.
     """
     changed: collections.Counter[str] = collections.Counter()
-    num_words = num_long = num_in_long = num_letters = 0
+    num_words = num_letters = 0
+    too_long: list[int] = []
     most = vocabulary_lib.MAX_CHARS_PER_WORD
     for line in lines:
         words = line.split()
         num_words += len(words)
-        for length in map(len, words):
-            num_letters += length
-            if length > most:
-                num_long += 1
-                num_in_long += length
+        num_letters += sum(map(len, words))
+        too_long += (n for n in map(len, words) if n > most)
         if strips_accents and not line.isascii():
             changed.update(word for word in words if _stripped(word) != word)
     if changed.total() > _MAX_LOST * num_words:
@@ -445,9 +443,9 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
             "is another word, use --no-strip-accents of build-vocab and "
             "build-data"
         )
-    if num_in_long > _MAX_LOST * num_letters:
+    if sum(too_long) > _MAX_LOST * num_letters:
         yield (
-            f"{num_in_long / num_letters:.1%} of the text is in {num_long} "
-            f"word(s) of more than {most} letters, each of which becomes one "
-            "[UNK]: put spaces between its words"
+            f"{sum(too_long) / num_letters:.1%} of the text is in "
+            f"{len(too_long)} word(s) of more than {most} letters, each of "
+            "which becomes one [UNK]: put spaces between its words"
         )
