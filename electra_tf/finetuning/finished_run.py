@@ -65,9 +65,9 @@ def score(config: FinetuningConfig) -> dict | None:
     }
     files = preparation.files_of(config.data)
     # Of files their names, of tasks by name theirs.
-    names = [os.path.splitext(os.path.basename(f))[0] for f in files.values()]
-    if config.data.task_names:
-        names = list(config.data.task_names)
+    names = config.data.task_names or [
+        os.path.splitext(os.path.basename(path))[0] for path in files.values()
+    ]
     name = "_".join(dict.fromkeys(names))
     directory = os.path.join(model_dir, "evaluation", name)
     if is_chief:
@@ -118,10 +118,8 @@ def _read_rows(
         tasks = preparation.make_tasks(config)
     else:
         files = preparation.files_of(config.data)
-        task = own_files.task_of_model(
-            config.data.task_name, files, model, config.data.skip_empty_texts
-        )
-        tasks = [task]
+        name, skips = config.data.task_name, config.data.skip_empty_texts
+        tasks = [own_files.task_of_model(name, files, model, skips)]
     described = {of["task_name"]: of for of in model.get("tasks", [model])}
     for task in tasks:
         learned = described.get(task.name)
