@@ -5,7 +5,6 @@ Everything is read from the model directory: scores, logs, predictions.
 Shapes: N rows, K bins, C classes.
 """
 
-import dataclasses
 import json
 import os
 import typing
@@ -109,15 +108,11 @@ def _run(model_dir: str, results: dict) -> Html:
 # --- A task ------------------------------------------------------------------
 
 
-@dataclasses.dataclass
 class _Task:
     """A task's part of the page."""
 
-    model_dir: str
-    results: dict
-    name: str
-
-    def __post_init__(self):
+    def __init__(self, model_dir: str, results: dict, name: str):
+        self.model_dir, self.results, self.name = model_dir, results, name
         tasks = results_lib.tasks_of(self.results)
         self.summary = tasks[self.name]
         # Of several tasks each is named.
@@ -166,8 +161,9 @@ class _Task:
             for curves, metric in ((losses, "loss"), (scores, self.metric)):
                 points = self._dev_points(log, trial, metric)
                 kept = trial.get("best_step")
-                curve = charts.Curve(points, "heldout", "dev", best, kept)
-                curves.append(curve)
+                curves.append(
+                    charts.Curve(points, "heldout", "dev", best, kept)
+                )
         if not any(curve.points for curve in losses):
             return Html()
         legend = {"train": "training", "heldout": "dev"}
@@ -195,10 +191,8 @@ class _Task:
         self, log: Sequence[Mapping], trial: dict, metric: str
     ) -> list[tuple[int, float]]:
         """What the log has; the last score where it has none."""
-        key = f"{self.name}_{metric}"
         dev = results_lib.scores_of(trial, self.name).get("dev", {})
-        lines = [line for line in log if line["split"] == "heldout"]
-        points = [(line["step"], line[key]) for line in lines if key in line]
+        points = charts.points(log, "heldout", f"{self.name}_{metric}")
         if log and not points and dev.get(metric) is not None:
             points = [(log[-1]["step"], dev[metric])]
         return points
