@@ -25,7 +25,6 @@ from electra_tf.tasks.conll import OUTSIDE, Sentence
 from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization, vocabulary
 
-SPLITS = ("train", "dev", "test")
 # Where a word has no label, as in Hugging Face's data sets.
 NO_LABEL = "-100"
 
@@ -169,8 +168,8 @@ class TaggingTask(Task):
     def splits(self):
         if self.source:
             return self.source.splits()
-        paths = {s: self.files[s] for s in SPLITS if s in self.files}
-        return [s for s, path in paths.items() if tf.io.gfile.exists(path)]
+        splits = [s for s in ("train", "dev", "test") if s in self.files]
+        return [s for s in splits if tf.io.gfile.exists(self.files[s])]
 
     def has_labels(self, split):
         if self.source:
