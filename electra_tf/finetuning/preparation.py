@@ -139,7 +139,7 @@ class RunPlan:
             seed=trial.seed,
             num_train_steps=data.num_train_steps(num_rows),
         )
-        if self.config.early_stopping_patience:
+        if patience := self.config.early_stopping_patience:
             run = dataclasses.replace(
                 run,
                 eval_steps=run.eval_steps or data.steps_per_epoch(num_rows),
@@ -148,7 +148,6 @@ class RunPlan:
         optimizer = dataclasses.replace(
             self.config.optimizer, learning_rate=trial.learning_rate
         )
-        patience = self.config.early_stopping_patience
         return TrialPlan(
             trial, self.start, tasks, optimizer, run, data, patience
         )
@@ -177,8 +176,8 @@ def prepare(config: FinetuningConfig) -> RunPlan:
         data = parts
     row_facts = {of.task.name: look_at(of, config.data) for of in data}
     folds = [[part] for part in parts] if config.data.folds else [data]
-    if config.weights_of_classes is not None:
-        folds = _weighted(config, data, folds, row_facts)
+    if (weights := config.weights_of_classes) is not None:
+        folds = _weighted(weights, data, folds, row_facts)
     choices = recipe.choices(config, encoder.hidden_size)
     if config.data.max_seq_length < length:
         choices["max_seq_length"] = recipe.Choice(
@@ -227,14 +226,12 @@ def make_trials(config: FinetuningConfig) -> list[Trial]:
 
 
 def _weighted(
-    config: FinetuningConfig,
+    given: str | Mapping[str, float],
     data: Sequence[TaskData],
     folds: Sequence[Sequence[TaskData]],
     row_facts: dict[str, dict],
 ) -> list[list[TaskData]]:
     """The tasks of each fold, with the weights of classes in their rows."""
-    given = config.weights_of_classes
-    assert given is not None
     for rows in data:
         task = rows.task
         _, weights = task.loss_weights(rows.examples["train"], given)
