@@ -10,9 +10,6 @@ import gin
 from electra_tf import configs, errors, validation
 from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS, TASK_TYPES
 
-# Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
-RECIPES = ("paper", "released")
-
 # What fine-tuning has in place of the defaults of `OptimizerConfig` and
 # `RunConfig`, which are those of pre-training. None: see `recipe`.
 OPTIMIZER: dict[str, float | None] = {
@@ -288,7 +285,7 @@ class FinetuningConfig:
                 f"0 in fine-tuning, where {instead}",
             )
         validation.require_one_of(
-            self, recipe=RECIPES, pooling=configs.POOLINGS
+            self, recipe=("paper", "released"), pooling=configs.POOLINGS
         )
         must = functools.partial(validation.require, self)
         must(

@@ -8,7 +8,6 @@ import typing
 from electra_tf.tasks.task import read_lines
 
 OUTSIDE = "O"
-_DOCUMENT = "-DOCSTART-"
 
 
 class Sentence(typing.NamedTuple):
@@ -95,6 +94,6 @@ def _blocks(path: str, as_original: bool) -> list[list[tuple[int, list[str]]]]:
             cells = [cell for cell in line.split(" ") if cell]
         if not line.strip():
             blocks.append([])
-        elif cells[0] != _DOCUMENT:
+        elif cells[0] != "-DOCSTART-":
             blocks[-1].append((number, cells))
     return blocks[:-1] if as_original else blocks

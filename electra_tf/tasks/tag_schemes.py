@@ -11,9 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from electra_tf.model import task_head
 from electra_tf.tasks.conll import OUTSIDE
 
-# Kind of spans where tags are B, I and O alone, as seqeval calls it.
-NO_KIND = "_"
-
 # Letter of a scheme -> that of BIOES: middle, last, unit, word.
 _LETTERS = {
     **{letter: letter for letter in "BIES"},
@@ -59,7 +56,8 @@ def _parts(tag: str, form: str) -> tuple[str, str]:
     match = _FORMS[form].fullmatch(tag)
     if match is None:
         return "", ""
-    return match["letter"].upper(), match["kind"] or NO_KIND
+    # Of B, I and O alone seqeval calls the kind so.
+    return match["letter"].upper(), match["kind"] or "_"
 
 
 def as_bioes(tag: str, form: str) -> str:

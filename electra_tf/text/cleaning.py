@@ -56,7 +56,6 @@ _WORD_RANGES = (
     *((ord(first), ord(last)) for first, last in ("09", "AZ", "__", "az")),
     *_LETTERS,
 )
-_LONGEST_RUN = 3
 
 
 def ranges(table: str) -> str:
@@ -87,7 +86,6 @@ def _url_pattern() -> str:
 
 
 _URL = _url_pattern()
-_WHITESPACE = r"[\x09-\x0D\x1C-\x20]+"
 
 
 def check(cleaning: str) -> None:
@@ -124,7 +122,7 @@ def clean(text: tf.Tensor, cleaning: str) -> tf.Tensor:
     text = tf.strings.regex_replace(text, f"[^{kept}]+", " ")
     text = tf.strings.regex_replace(text, _URL, r"\1\2")
     text = _shorten_runs(text)
-    text = tf.strings.regex_replace(text, _WHITESPACE, " ")
+    text = tf.strings.regex_replace(text, r"[\x09-\x0D\x1C-\x20]+", " ")
     return tf.strings.strip(text)
 
 
@@ -151,7 +149,7 @@ def _shorten_runs(text: tf.Tensor) -> tf.Tensor:
         is_word |= (codes >= low) & (codes <= high)
     is_too_much = (
         is_word
-        & (tf.gather(length, run) > _LONGEST_RUN)
+        & (tf.gather(length, run) > 3)
         & (index - tf.gather(first, run) >= 2)
     )
     return tf.strings.unicode_encode(
