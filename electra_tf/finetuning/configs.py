@@ -157,9 +157,8 @@ class FinetuningDataConfig:
             for name in ("train_file", "dev_file", "test_file"):
                 rule = "empty with task_names, whose files are in data_dir"
                 must(not getattr(self, name), name, rule)
-            must(not self.folds, "folds", "0 without a train_file")
-            rule = "0 without a train_file"
-            must(not self.dev_fraction, "dev_fraction", rule)
+            for name in ("folds", "dev_fraction"):
+                must(not getattr(self, name), name, "0 without a train_file")
         elif self.eval_only:
             rule = "given with eval_only, or test_file"
             must(bool(self.dev_file or self.test_file), "dev_file", rule)
@@ -296,8 +295,7 @@ class FinetuningConfig:
         )
         for name in ("learning_rates", "num_train_epochs_options"):
             values = getattr(self, name)
-            is_good = min(values, default=1) > 0
-            is_good &= len(set(values)) == len(values)
+            is_good = len({x for x in values if x > 0}) == len(values)
             must(is_good, name, "different positive numbers")
         validation.require(
             self.run,
