@@ -240,7 +240,7 @@ def test_original_spans(tokenizer, token_text, original, expected):
             r"article 1, paragraph 1, with KeyError\('context'\)",
         ),
         ('{"data": [{"paragraphs": null}]}', "data with paragraphs"),
-        (json.dumps([_ROWS[0] | {"answers": {"text": ["b"]}}]), "one length"),
+        (json.dumps([_ROWS[0] | {"answers": {"text": ["b"]}}]), "answers with"),
         ("[" * 100_000, "Expected JSON. Received: .*dev.json', row 1"),
     ],
 )
