@@ -9,7 +9,7 @@ Shapes: N rows, B batch, L length.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -94,19 +94,18 @@ def train_dataset(
         of_one_task = np.zeros(plan.num_rows, np.int32)
         features = features | {"task_id": of_one_task}
     num_tasks = features["task_id"].max() + 1
-    names = sorted(features)
 
     def load(index):
-        batch, part = divmod(int(shard.part(int(index))), shard.num_parts)
+        batch, part = divmod(int(shard.part(index)), shard.num_parts)
         rows = plan.rows(batch)
         mine = rows[part * batch_size : (part + 1) * batch_size]
         selected = _cut(features, mine, plan.length(rows))
         for name, values in selected.items():
             values[mine == PADDING] = num_tasks if name == "task_id" else 0
-        return [selected[name] for name in names]
+        return selected
 
     counter = tf.data.Dataset.counter(first_step * shard.local_parts)
-    return _loaded(counter, load, features, names, batch_size, not bucketed)
+    return _loaded(counter, load, features, batch_size, not bucketed)
 
 
 def eval_dataset(
@@ -133,24 +132,18 @@ def eval_dataset(
     order = np.arange(len(lengths))
     if not keeps_order:
         order = np.argsort(lengths, kind="stable")
-    max_length = features["input_mask"].shape[-1]
-    names = sorted(features)
-
     groups = _groups(order, costs(lengths[order]), batch_size)
+    numbered = features | {_ROWS: np.arange(len(lengths))}
 
     def load(index):
-        rows = groups[int(index)]
-        length = min(_round_up(lengths[rows].max(), length_step), max_length)
-        selected = _cut(features, rows, length)
-        return [rows] + [selected[name] for name in names]
+        rows = groups[index]
+        return _cut(numbered, rows, _round_up(lengths[rows].max(), length_step))
 
     def apart(batch):
         rows = batch.pop(_ROWS)
         return rows, batch
 
-    with_rows = {_ROWS: order} | features
-    counter = tf.data.Dataset.range(len(groups))
-    loaded = _loaded(counter, load, with_rows, [_ROWS, *names], None)
+    loaded = _loaded(tf.data.Dataset.range(len(groups)), load, numbered)
     return loaded.map(apart).with_options(replicas.UNTUNED)
 
 
@@ -168,18 +161,21 @@ def _groups(rows: np.ndarray, costs: np.ndarray, most: int) -> list[np.ndarray]:
 
 def _loaded(
     counter: tf.data.Dataset,
-    load: Callable[[int], Sequence[np.ndarray]],
+    load: Callable[[int], Features],
     like: Features,
-    names: Sequence[str],
-    batch_size: int | None,
+    batch_size: int | None = None,
     is_static: bool = False,
 ) -> tf.data.Dataset:
     """Batches by their number, some ahead of the step that needs them."""
+    names = sorted(like)
+
+    def arrays(index):
+        batch = load(int(index))
+        return [batch[name] for name in names]
 
     def as_tensors(index):
-        tensors = numpy_function(
-            load, [index], [like[name].dtype for name in names]
-        )
+        dtypes = [like[name].dtype for name in names]
+        tensors = numpy_function(arrays, [index], dtypes)
         batch = dict(zip(names, tensors, strict=True))
         for name in names:
             inner = like[name].shape[1:]
@@ -223,9 +219,7 @@ class _Plan:
         self.num_rows = len(self.lengths)
         self.batches_per_epoch = -(-self.num_rows // self.batch_size)
         # What a batch of such rows alone is cut to.
-        self._padded_lengths = np.minimum(
-            _round_up(self.lengths, self.length_step), self.max_length
-        )
+        self._padded_lengths = _round_up(self.lengths, self.length_step)
         self._start = np.random.default_rng(self.seed).random()
         self._epoch = -1
         self._batches = np.zeros([0, self.batch_size], np.int64)

@@ -21,9 +21,6 @@ from electra_tf.tasks.features import Features
 # In the log of a training: the mean over the tasks of their main metrics.
 DEV_SCORE = "dev_score"
 
-# Takes N rows of features; returns output name -> [N, ...], in their order.
-Predictor = Callable[[Features], dict[str, np.ndarray]]
-
 
 def make_predictor(
     model: FinetuningModel,
@@ -31,7 +28,7 @@ def make_predictor(
     batch_size: int,
     strategy: tf.distribute.Strategy | None = None,
     jit_compile: bool = False,
-) -> Predictor:
+) -> Callable[[Features], dict[str, np.ndarray]]:
     """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
@@ -43,7 +40,6 @@ def make_predictor(
       A function of features; its result maps names to [N, ...], in the order
       of the rows.
     """
-
     windows = getattr(model, "windows", None)
     costs = np.ones_like if windows is None else windows.counts
     strategy = strategy or tf.distribute.get_strategy()

@@ -1,6 +1,5 @@
 """Fine-tuning: a pre-trained encoder and labelled sets -> scored models."""
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -100,7 +99,9 @@ def finetune(
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
     results.write(model_dir, summary)
-    predictions.write_submission(model_dir)
+    if predictions.find_files(model_dir):
+        path = os.path.join(model_dir, predictions.ARCHIVE)
+        predictions.write_archive(path, [model_dir])
     report.write(model_dir, summary)
     return summary
 
@@ -111,14 +112,10 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
     Returns:
       What `run_trial` returns for each, in order.
     """
-    trials = list(plan.trials)
-    waiting = collections.deque(
-        (trial, plan.config.reseed_degenerate) for trial in trials
-    )
+    trials = [(trial, plan.config.reseed_degenerate) for trial in plan.trials]
     records = []
     trainer = Trainer(strategy)
-    while waiting:
-        trial, num_repeats = waiting.popleft()
+    for trial, num_repeats in trials:  # They become more.
         total = max(len(plan.trials), trial.number)
         line = f"fine-tuning trial {trial.number}/{total}"
         records.append(run_trial(plan.trial_plan(trial), trainer, line))
@@ -127,11 +124,10 @@ def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
                 trial,
                 number=len(trials) + 1,
                 # No other trial has it.
-                seed=max(trial.seed for trial in trials) + 1,
+                seed=max(trial.seed for trial, _ in trials) + 1,
                 replaces=trial.number,
             )
-            trials.append(again)
-            waiting.append((again, num_repeats - 1))
+            trials.append((again, num_repeats - 1))
     return records
 
 

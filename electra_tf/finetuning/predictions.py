@@ -15,10 +15,6 @@ ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
 SUBMISSION_DIR = "submission"
 
-# All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
-FILES = glue.SUBMISSIONS
-HEADER = "index\tprediction"
-
 
 def write_all(
     directory: str, tasks: Sequence[TaskData], answers: evaluation.Evaluation
@@ -75,14 +71,8 @@ def find_files(model_dir: str) -> dict[str, str]:
     folder = os.path.join(
         model_directory.trial_dir(model_dir, best), SUBMISSION_DIR
     )
-    paths = {name: os.path.join(folder, name) for name in FILES}
+    paths = {name: os.path.join(folder, name) for name in glue.SUBMISSIONS}
     return {name: path for name, path in paths.items() if os.path.isfile(path)}
-
-
-def write_submission(model_dir: str) -> None:
-    """Packs the best trial's predictions of GLUE's test sets, if there are."""
-    if find_files(model_dir):
-        write_archive(os.path.join(model_dir, ARCHIVE), [model_dir])
 
 
 def write_archive(
@@ -115,15 +105,15 @@ def write_archive(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
         )
+    names = [name for name in glue.SUBMISSIONS if name in paths]
     with (
         whole_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name in filter(paths.get, FILES):
+        for name in names:
             with open(paths[name], "rb") as f:
                 # Without the time, so that nothing but content counts.
                 archive.writestr(
                     zipfile.ZipInfo(name), f.read(), zipfile.ZIP_DEFLATED
                 )
-    missing = [name for name in FILES if name not in paths]
-    return [name for name in FILES if name in paths], missing
+    return names, [name for name in glue.SUBMISSIONS if name not in paths]

@@ -16,9 +16,8 @@ def write_run(folder, files, best=2):
     predictions.mkdir(parents=True)
     for name, labels in files.items():
         rows = [f"{i}\t{label}\n" for i, label in enumerate(labels)]
-        (predictions / name).write_text(
-            predictions_lib.HEADER + "\n" + "".join(rows)
-        )
+        header = "index\tprediction\n"
+        (predictions / name).write_text(header + "".join(rows))
     (folder / "results.json").write_text(json.dumps({"best_on_dev": best}))
     return str(folder)
 
