@@ -90,6 +90,8 @@ def test_refuses_a_type(make, name, value, expected):
 
 NO_ELECTRA = {"electra_objective": False}
 ELECTRIC = NO_ELECTRA | {"electric_objective": True}
+REPLACE_MLM = {"discriminator_objective": "replace_mlm"}
+ADVERSARIAL = {"generator_training": "adversarial"}
 TASKS = {"train_file": "", "dev_file": "", "data_dir": "glue"}
 # Each refused value, what its message names, and what it must be.
 REFUSED = [
@@ -143,6 +145,20 @@ REFUSED = [
         ELECTRIC | {"untied_generator": False},
         "needs electra_objective or",
     ),
+    (model, {"discriminator_objective": "mlm"}, "one of replaced_token_det"),
+    (model, REPLACE_MLM | NO_ELECTRA, "needs electra_objective"),
+    (
+        model,
+        {"uniform_generator": True, "unigram_generator": True},
+        "takes one of uniform",
+    ),
+    (model, {"generator_training": "frozen"}, "embeddings must be True"),
+    (
+        model,
+        ADVERSARIAL | {"untied_generator": False},
+        "needs untied_generator, not",
+    ),
+    (model, ADVERSARIAL | REPLACE_MLM, "needs a discriminator_objective that"),
     (optimizer, {"learning_rate": math.inf}, "learning_rate must be positive"),
     (optimizer, {"learning_rate": 10**400}, "must be float or None"),
     (data, {"train_files": ""}, "train_files must be a glob"),

@@ -2,77 +2,22 @@
 
 import math
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.model import ablations, electra, losses, masking
+from electra_tf.model import ablations, losses, masking
 from tests import helpers
-
-SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
-
-
-def build(**changes):
-    keras.utils.set_random_seed(0)
-    config = helpers.electra_config(
-        helpers.encoder_config(num_hidden_layers=1), **changes
-    )
-    return ablations.make_model(config, SPECIAL)
+from tests.model import electra_test
+from tests.model.electra_test import build
 
 
 def test_whole_words_need_entries_that_continue_one():
     config = helpers.electra_config(whole_word_masking=True)
     continues_a_word = masking.continues_a_word(["a", "b"])
     with pytest.raises(errors.ConfigError, match="entries that continue a wor"):
-        ablations.make_model(config, SPECIAL, continues_a_word)
-
-
-@pytest.mark.parametrize(
-    ("changes", "classes"),
-    [
-        ({}, ""),
-        ({"distinct_positions": True, "disentangled_embeddings": True}, ""),
-        ({"electra_objective": False}, "MaskedLanguageModel"),
-        ({"electra_objective": False, "electric_objective": True}, "Electric"),
-        (
-            {"generator_training": "adversarial", "temperature": 2.0}
-            | {"whole_word_masking": True},
-            "Adversarial AdjustedSampling WholeWordMasking",
-        ),
-        (
-            {"unigram_generator": True}
-            | {"discriminator_objective": "all_tokens_mlm"},
-            "UnigramGenerator AllTokensMlm",
-        ),
-    ],
-)
-def test_a_configuration_chooses_its_changes(changes, classes):
-    chosen = ablations.model_class(helpers.electra_config(**changes))
-    assert (chosen is electra.PretrainingModel) == (not classes)
-    names = (
-        "MaskedLanguageModel Electric Adversarial AdjustedSampling "
-        "WholeWordMasking UnigramGenerator AllTokensMlm"
-    )
-    found = {
-        name
-        for name in names.split()
-        if issubclass(chosen, getattr(ablations, name))
-    }
-    assert found == set(classes.split())
-
-
-def masked_inputs():
-    """Tokens 5, 6, 5 between [CLS] and [SEP]; the first and last are masked."""
-    return masking.Inputs(
-        input_ids=tf.constant([[2, 4, 6, 4, 3, 0]]),
-        input_mask=tf.constant([[1, 1, 1, 1, 1, 0]]),
-        segment_ids=tf.constant([[0] * 6]),
-        masked_lm_positions=tf.constant([[3, 1, 0]]),
-        masked_lm_ids=tf.constant([[5, 5, 0]]),
-        masked_lm_weights=tf.constant([[1.0, 1.0, 0.0]]),
-    )
+        ablations.make_model(config, electra_test.SPECIAL, continues_a_word)
 
 
 def test_replace_mlm_predicts_the_masked_tokens():
@@ -163,19 +108,8 @@ def test_the_policy_gradient():
     np.testing.assert_allclose(of_baseline, [[0.5 - 0.25]], rtol=1e-4)
 
 
-def draws(config):
-    def draw(width):
-        return tf.random.stateless_uniform([3, width], [width, 1])
-
-    slots = config.max_predictions_per_seq
-    return masking.Noise(
-        draw(config.num_position_draws), draw(slots), draw(slots)
-    )
-
-
 def forward(model):
-    features = {k: tf.constant(v) for k, v in helpers.inputs((0, 1, 2)).items()}
-    return model(features, draws(model.config))
+    return model(electra_test.features(), electra_test.noise(model.config, 3))
 
 
 def test_electra_15_learns_from_masked_tokens_alone():
@@ -246,29 +180,3 @@ def test_a_frozen_generator_is_not_trained():
     assert float(outputs["total_loss"]) == pytest.approx(
         50 * float(outputs["disc_output"].loss)
     )
-
-
-MLM = {"discriminator_objective": "replace_mlm"}
-ADVERSARIAL = {"generator_training": "adversarial"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"discriminator_objective": "mlm"}, "one of replaced_token_detection"),
-        (MLM | {"electra_objective": False}, "needs electra_objective"),
-        (
-            {"uniform_generator": True, "unigram_generator": True},
-            "takes one of uniform",
-        ),
-        ({"generator_training": "frozen"}, "embeddings must be True"),
-        (
-            ADVERSARIAL | {"untied_generator": False},
-            "needs untied_generator, not",
-        ),
-        (ADVERSARIAL | MLM, "needs a discriminator_objective that detects"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(changes, message):
-    with pytest.raises(errors.ConfigError, match=message):
-        helpers.electra_config(**changes)
