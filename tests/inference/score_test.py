@@ -108,27 +108,3 @@ def test_sorted_texts_of_a_file(model_dir, tmp_path, capsys):
     )
     # What stands before it is answered.
     assert json.loads(captured.out)["text"] == "wa"
-
-
-def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
-    checkpoint = f"--checkpoint={model_dir}"
-    for flags, message in (
-        (["wa"], "the following arguments are required: --checkpoint"),
-        (["--checkpoint=x", "--file=none"], "directory: 'none'"),
-        ([f"--checkpoint={tmp_path}", "a"], "a folder with nothing in it"),
-        ([checkpoint, "--batch-size=0", "a"], "at least 1, received '0'"),
-        ([checkpoint, "--method=both", "a"], "invalid choice: 'both'"),
-        ([checkpoint, "--method=one_pass", "a"], "Expected Electric"),
-        ([checkpoint, "--vocab-file=none", "a"], "none, which does not exist"),
-    ):
-        try:
-            assert score.main(flags) == 1
-        except SystemExit as ended:
-            assert ended.code == 2
-        captured = capsys.readouterr()
-        lines = captured.err.splitlines()
-        (line,) = (
-            x for x in lines if not x.startswith("electra-tf score: note: ")
-        )
-        assert message in line
-        assert not captured.out

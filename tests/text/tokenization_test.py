@@ -201,6 +201,8 @@ SPECIAL = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 )
 def test_load_vocab_refuses(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
+    with pytest.raises(ValueError, match="does not exist"):
+        vocabulary.load_vocab(path)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
         vocabulary.load_vocab(path)
