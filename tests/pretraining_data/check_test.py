@@ -160,21 +160,6 @@ def test_odd_rows(folder, rows, name, position, value, kind):
     assert line.endswith(f": record 2 of {path} is the first")
 
 
-@pytest.mark.parametrize(
-    ("name", "position", "value", "words"),
-    [
-        ("input_ids", 4, 20, "token ids from 0 to 19"),
-        ("input_mask", 4, 2, "an input_mask of zeros and ones"),
-        ("segment_ids", 4, 2, "segment_ids from 0 to 1"),
-    ],
-)
-def test_rows_that_end_a_run(folder, rows, name, position, value, words):
-    rows[7][name][position] = value
-    path = helpers.write_tfrecords(folder / "a.tfrecord", rows)
-    with pytest.raises(errors.DataError, match=f"{words}.*record 7 of {path}"):
-        check(folder)
-
-
 def test_records_that_are_no_examples(folder, rows):
     helpers.write_tfrecords(folder / "a.tfrecord", rows)
     with tf.io.TFRecordWriter(str(folder / "b.tfrecord")) as writer:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from electra_tf.text import vocabulary
 from tests import helpers
 from tools import check_data
 
@@ -52,12 +51,3 @@ def test_what_breaks_a_run(folder, capsys):
     assert line.startswith(
         "electra-tf check-data: error: EncoderConfig.vocab_size must"
     )
-
-
-def test_a_vocabulary_that_was_changed(folder, capsys):
-    others = vocabulary.Vocabulary(tuple(helpers.VOCAB[::-1]), True, True)
-    vocabulary.write(others, str(folder))
-    helpers.write_vocab(folder)
-    flags = [f"--data={folder}", f"--vocab-file={folder}/vocab.txt"]
-    assert check_data.main(flags) == 1
-    assert "which was changed since: bring" in capsys.readouterr().err
