@@ -34,6 +34,7 @@ WRONG = [
     ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
     ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
     ("check-data", "--data and --vocab-file"),
+    ("export --model-dir=m --output=o --format=litert --name=x", "--name"),
     ("check-data --gin-param=x=1", "--gin-file with --gin-param"),
     (
         "build-vocab --input=/etc/passwd --vocab-file=gs://a/v",

@@ -11,7 +11,6 @@ from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.serving import exportable, on_device, saved_model
 from tests import helpers
 from tests.checkpoints import models
-from tools import export_saved_model
 
 TEXTS = ["wa wb", "", "wc, wd? " * 20, "\u00c9 wa"]
 
@@ -148,11 +147,3 @@ def test_new_models_do_not_get_the_metadata_of_earlier_ones(
         on_device.export("model", str(tmp_path))
     assert (tmp_path / "model.tflite").read_bytes() == b"!"
     assert not (tmp_path / "metadata.json").exists()
-
-
-def test_a_servers_name_is_refused(capsys):
-    flags = ["--model-dir=m", "--output=o", "--format=litert", "--name=film"]
-    assert export_saved_model.main(flags) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "Expected no --name with --format=litert" in error
