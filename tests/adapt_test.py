@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 
-from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import huggingface, original
 from tests import helpers, warm
 from tests.checkpoints import models
@@ -111,13 +110,6 @@ def test_a_discriminator_finds_its_generator(folder, checkpoint, said):
     assert "vocabulary: 1.00 pieces a word, " in result.stdout
     before = evaluations(folder / model_dir)[0]
     assert before["step"] == 0 and before["masked_lm_loss"] > 0
-
-
-def test_a_run_begins_with_the_weights_of_the_pair(folder):
-    start = reading.read_checkpoint(str(folder / "pair")).tensors
-    kernel = "generator/encoder/layer_0/intermediate/dense/kernel"
-    expected = models.pretrained().tensors[kernel]
-    np.testing.assert_array_equal(start[kernel], expected)
 
 
 @pytest.mark.parametrize(
