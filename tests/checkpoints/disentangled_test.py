@@ -49,16 +49,6 @@ def test_each_network_is_read_with_a_table_of_its_own(run):
         )
 
 
-def test_unfolding_is_the_inverse(run):
-    model_dir, model = run
-    unfolded = disentangled.unfold(reading.read_checkpoint(model_dir).tensors)
-    assert sorted(unfolded) == sorted(v.path for v in model.variables)
-    for variable in model.variables:
-        np.testing.assert_allclose(
-            unfolded[variable.path], variable.numpy(), atol=1e-6
-        )
-
-
 def test_the_original_has_no_such_generator(run, tmp_path):
     checkpoint = reading.read_checkpoint(run[0])
     with pytest.raises(CheckpointError, match="generator"):
