@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf import errors
 from electra_tf.checkpoints import reading
 from electra_tf.model import encoder as encoder_lib
 from tests import helpers
@@ -58,12 +57,6 @@ def test_what_is_given_goes_before_the_checkpoint():
     )
     assert encoder.config.hidden_dropout_prob == 0.3
     assert (encoder.name, encoder.seed) == ("mine", 7)
-
-
-def test_a_generator_is_no_encoder():
-    checkpoint = models.pretrained(discriminator=None)
-    with pytest.raises(errors.CheckpointError, match="a generator only"):
-        electra_tf.Encoder.from_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize("format_name", ["electra_tf", "huggingface"])

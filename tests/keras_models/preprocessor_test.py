@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf import errors
 from electra_tf.tasks import features as features_lib
 from tests import helpers
 from tests.checkpoints import models
@@ -127,12 +126,6 @@ def test_from_checkpoint():
     from_preset = electra_tf.Preprocessor.from_preset
     assert from_preset(shorter).max_seq_length == 8
     assert from_preset(shorter, max_seq_length=7).max_seq_length == 7
-
-
-def test_a_checkpoint_without_a_vocabulary():
-    checkpoint = models.pretrained(vocabulary=None)
-    with pytest.raises(errors.CheckpointError, match="Received: weights alone"):
-        electra_tf.Preprocessor.from_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize(
