@@ -1,6 +1,5 @@
 """The task that docs/guides/add-a-task.md adds works as it stands there."""
 
-import re
 import sys
 
 import pytest
@@ -12,7 +11,7 @@ from electra_tf.finetuning import finetune
 from electra_tf.inference import predictor
 from electra_tf.serving import saved_model
 from electra_tf.tasks import by_name
-from tests import helpers
+from tests import docs_test, helpers
 
 ROWS = ["yes / wa / wb", "no / wc / wd", "yes / we / wf", "no / wg / wh"]
 
@@ -20,8 +19,7 @@ ROWS = ["yes / wa / wb", "no / wc / wd", "yes / we / wf", "no / wg / wh"]
 @pytest.fixture
 def code():
     """The block that is called rhymes.py."""
-    page = (helpers.ROOT / "docs/guides/add-a-task.md").read_text("utf-8")
-    (block,) = re.findall(r"`rhymes\.py`:\n\n```python\n(.*?)```", page, re.S)
+    block, *_ = docs_test.fences("docs/guides/add-a-task.md", "python")
     assert sum(bool(line) for line in block.splitlines()) <= 22
     return block
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf import configs
+from electra_tf.tasks import text_tasks
 from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
@@ -381,6 +382,14 @@ def test_pairs(pretrained):
     for use in (lambda: found.predict(TEXTS), lambda: found.fit(single)):
         with pytest.raises(ValueError, match="Expected pairs of texts as x"):
             use()
+    task = text_tasks.ClassificationTask("own", LABELS)
+    examples = [
+        text_tasks.TextExample(row, *texts, label, ("a.txt", row + 1))
+        for row, (*texts, label) in enumerate(zip(*PAIRS, TARGETS, strict=True))
+    ]
+    own = electra_tf.TextClassifier.from_checkpoint(pretrained, task=task)
+    own.fit(examples, verbose=0)
+    assert own.has_pairs and own.labels == tuple(LABELS)
 
 
 @pytest.mark.dear
