@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 from sklearn.utils import class_weight
 
-from electra_tf import configs, errors
+from electra_tf import errors
 from electra_tf.finetuning import batches
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import glue, tagging, text_tasks
+from tests.finetuning import runs
 
 LABELS = ["no", "yes"]
-
-
-def config(weights, **data):
-    return finetuning_configs.FinetuningConfig(
-        init_checkpoint="model",
-        data=finetuning_configs.FinetuningDataConfig(
-            **({"train_file": "a.tsv", "dev_file": "b.tsv"} | data)
-        ),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=configs.RunConfig("model"),
-        class_weights=weights,
-    )
 
 
 def example(number, label="", labels=()):
@@ -44,7 +32,8 @@ def example(number, label="", labels=()):
     ],
 )
 def test_what_may_be_given(given, expected):
-    assert config(given).weights_of_classes == expected
+    found = runs.bare_config(class_weights=given).weights_of_classes
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -52,13 +41,14 @@ def test_what_may_be_given(given, expected):
 )
 def test_refuses_what_is_no_weight(given):
     with pytest.raises(errors.ConfigError, match="class_weights must be 'bala"):
-        config(given)
+        runs.bare_config(class_weights=given)
 
 
 def test_several_tasks_have_no_labels_in_common():
     tasks = {"task_names": ("rte", "mrpc"), "data_dir": "glue"}
+    tasks |= {"train_file": "", "dev_file": ""}
     with pytest.raises(errors.ConfigError, match="None for several tasks"):
-        config("yes=2", train_file="", dev_file="", **tasks)
+        runs.bare_config(tasks, class_weights="yes=2")
 
 
 @pytest.mark.parametrize("given", ["balanced", {"yes": 4.0}])

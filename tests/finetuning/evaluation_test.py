@@ -4,8 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import evaluation
-
-LENGTH = 40
+from tests.finetuning.batches_test import features
 
 
 class Model:
@@ -23,17 +22,6 @@ class Model:
             "sums": tf.reduce_sum(ids, axis=-1),
         }
         return {"task_outputs": {only: outputs}}
-
-
-def features(lengths):
-    """Row r has `lengths[r]` tokens, all of id r + 1."""
-    mask = np.arange(LENGTH) < np.array(lengths)[:, np.newaxis]
-    ids = mask * (np.arange(len(lengths))[:, np.newaxis] + 1)
-    return {
-        "input_ids": ids.astype(np.int32),
-        "input_mask": mask.astype(np.int32),
-        "segment_ids": np.zeros(mask.shape, np.int32),
-    }
 
 
 def test_rows_of_any_length_come_back_in_order_from_one_trace():

@@ -25,6 +25,7 @@ from tests import helpers, notices, pages
 from tests.finetuning import runs
 
 TRAIN, run, make_config = runs.MANY, runs.run, runs.make_config
+read_tsv = runs.read_tsv
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +54,6 @@ def contents(folder):
         for path in pathlib.Path(folder).rglob("*")
         if path.is_file()
     }
-
-
-def read_tsv(path):
-    """The rows of a file with a header, as dicts."""
-    with open(path, encoding="utf-8") as f:
-        header, *rows = [line.rstrip("\n").split("\t") for line in f]
-    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def test_results(finished):

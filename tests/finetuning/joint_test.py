@@ -11,13 +11,13 @@ from electra_tf import configs
 from electra_tf.finetuning import finished_run
 from electra_tf.training import metrics_log
 from tests import helpers
-from tests.finetuning import finetune_test
+from tests.finetuning import runs
 
 
 def make_config(pretrained, model_dir, task_names, data_dir, **changes):
     """A run of tasks by name."""
     files = dict.fromkeys(("train_file", "dev_file", "test_file"), "")
-    return finetune_test.make_config(
+    return runs.make_config(
         pretrained,
         model_dir,
         files | {"task_names": task_names, "data_dir": str(data_dir)},
@@ -67,7 +67,7 @@ def joint(pretrained, tmp_path_factory):
             folder / "model", eval_steps=4, keep_best_metric="rte_accuracy"
         ),
     )
-    return config, finetune_test.run(config)
+    return config, runs.run(config)
 
 
 @pytest.mark.dear
@@ -86,7 +86,7 @@ def test_several_tasks_train_in_one_model(joint):
     assert [t["task_name"] for t in about["tasks"]] == ["rte", "sts"]
     folder = f"{config.run.model_dir}/trial_1"
     for task in ("rte", "sts"):
-        rows = finetune_test.read_tsv(f"{folder}/{task}_dev_predictions.tsv")
+        rows = runs.read_tsv(f"{folder}/{task}_dev_predictions.tsv")
         assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
         assert len(rows) == 5
 
@@ -106,12 +106,7 @@ def test_several_tasks_are_scored_again_without_training(joint):
         *("notes.txt", "report.html", "results.json", "results.txt", "trial_1")
     ]
     assert os.listdir(os.path.dirname(folder)) == ["rte_sts"]
-    assert (
-        len(
-            finetune_test.read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")
-        )
-        == 5
-    )
+    assert len(runs.read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")) == 5
 
 
 @pytest.mark.dear
@@ -153,7 +148,7 @@ def with_tagger(pretrained, tmp_path_factory, request):
             folder / "model", eval_steps=2, steps_per_loop=1
         ),
     )
-    return config, finetune_test.run(config)
+    return config, runs.run(config)
 
 
 @pytest.mark.dear

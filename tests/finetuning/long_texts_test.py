@@ -1,17 +1,14 @@
 """Texts longer than the model: cut and counted, or read in windows."""
 
 import dataclasses
-import os
-import pathlib
 import threading
 
 import numpy as np
 import pytest
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
-    finetune,
     finished_run,
     preparation,
     task_data,
@@ -21,6 +18,7 @@ from electra_tf.serving import saved_model
 from electra_tf.tasks import text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers, notices
+from tests.finetuning import runs
 
 LENGTH = 16
 # Documents of as many words; the first LENGTH say nothing.
@@ -81,16 +79,10 @@ def make_config(data, model_dir, **changes):
     )
 
 
-def run(config):
-    return finetune.finetune(
-        config, lambda: model_directory.write(config, "", [])
-    )
-
-
 @pytest.fixture(scope="module")
 def finished(data):
     config = make_config(data, data / "windows")
-    return config, run(config)
+    return config, runs.run(config)
 
 
 def test_windows_read_what_the_cut_does_not(data, finished):
@@ -99,24 +91,18 @@ def test_windows_read_what_the_cut_does_not(data, finished):
     before = set(threading.enumerate())
     config = make_config(data, data / "cut", long_texts="cut")
     assert config.run.async_checkpoints
-    cut = run(config)
+    cut = runs.run(config)
     assert 35.0 <= cut["dev"]["accuracy_mean"] <= 65.0
     # None keeps a model that is finished.
     assert set(threading.enumerate()) <= before
-
-
-def read_predictions(config):
-    path = os.path.join(config.run.model_dir, "trial_1", "dev_predictions.tsv")
-    header, *rows = pathlib.Path(path).read_text().splitlines()
-    names = header.split("\t")
-    return [dict(zip(names, r.split("\t"), strict=True)) for r in rows]
 
 
 @pytest.mark.dear
 def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     config, results = finished
     path = saved_model.export(config.run.model_dir, str(tmp_path / "served"))
-    rows = read_predictions(config)
+    trial = f"{config.run.model_dir}/trial_1"
+    rows = runs.read_tsv(f"{trial}/dev_predictions.tsv")
     model = predictor.ExportedModel(path)
     answers = model.predict([[row["text"].encode()] for row in rows])
     for row, answer in zip(rows, answers, strict=True):

@@ -2,28 +2,12 @@
 
 import numpy as np
 
-from electra_tf import configs
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import preparation, results
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.tasks import reports, text_tasks
+from tests.finetuning import runs
 
 LABELS = ["no", "yes"]
-
-
-def config(folds=0, **changes):
-    data = finetuning_configs.FinetuningDataConfig(
-        train_file="train.tsv",
-        dev_file="" if folds else "dev.tsv",
-        folds=folds,
-    )
-    return finetuning_configs.FinetuningConfig(
-        init_checkpoint="model",
-        data=data,
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=configs.RunConfig("model", seed=7),
-        **changes,
-    )
 
 
 def task_data(dev, name="letters"):
@@ -44,7 +28,7 @@ def task_data(dev, name="letters"):
 
 
 def record(number, accuracy, name="letters", degenerate=False, **changes):
-    """What a trial says, with the settings of `config`."""
+    """What a trial says, with the settings of `runs.bare_config`."""
     values = {
         "trial": number,
         "seed": 6 + number,
@@ -66,7 +50,8 @@ def summarize(records, parts=None):
 
 
 def test_every_setting_has_every_seed_and_fold():
-    trials = preparation.make_trials(config(folds=2, num_trials=2))
+    folds = {"folds": 2, "dev_file": ""}
+    trials = preparation.make_trials(runs.bare_config(folds, num_trials=2))
     assert [(t.number, t.seed, t.fold) for t in trials] == [
         *((1, 7, 1), (2, 7, 2), (3, 8, 1), (4, 8, 2))
     ]

@@ -49,3 +49,22 @@ def run(config):
     return finetune.finetune(
         config, lambda: model_directory.write(config, "", [])
     )
+
+
+def read_tsv(path):
+    """The rows of a file with a header, as dicts."""
+    with open(path, encoding="utf-8") as f:
+        header, *rows = [line.rstrip("\n").split("\t") for line in f]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def bare_config(data=None, **changes):
+    """A run of files that need not be there."""
+    files = {"train_file": "train.tsv", "dev_file": "dev.tsv"} | (data or {})
+    values = {
+        "init_checkpoint": "model",
+        "data": finetuning_configs.FinetuningDataConfig(**files),
+        "optimizer": configs.OptimizerConfig(1e-3),
+        "run": configs.RunConfig("model", seed=7),
+    }
+    return finetuning_configs.FinetuningConfig(**values | changes)

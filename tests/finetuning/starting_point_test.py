@@ -11,7 +11,6 @@ import pytest
 from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, reading, sizes
 from electra_tf.checkpoints.formats import electra_tf_format, original
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import preparation, starting_point, task_data
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import tagging, text_tasks
@@ -93,14 +92,7 @@ def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch):
         vocabulary=vocabulary.Vocabulary((*helpers.VOCAB, *"1234"), True),
     )
     monkeypatch.setattr(reading, "read_checkpoint", lambda *args: found)
-    config = finetuning_configs.FinetuningConfig(
-        "old",
-        finetuning_configs.FinetuningDataConfig(
-            task_names=("rte",), data_dir="data"
-        ),
-        configs.OptimizerConfig(1e-3),
-        configs.RunConfig("new"),
-    )
+    config = runs.bare_config(init_checkpoint="old")
     (line,) = notices.of(starting_point.read, config)
     assert line.startswith("old: its head for cola is not used")
     from_scratch = dataclasses.replace(config, from_scratch=True)

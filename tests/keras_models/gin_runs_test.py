@@ -5,12 +5,10 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf import configs
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import starting_point
 from electra_tf.serving import saved_model
 from electra_tf.tasks import text_tasks
-from tests import helpers
+from tests.finetuning import runs
 from tests.keras_models.tasks import TEXTS
 from tests.serving.conftest import LABELS, write_finetuned
 
@@ -37,14 +35,10 @@ def test_there_and_back(tmp_path):
     # A gin run that begins with the model, its head included.
     model.save_checkpoint(tmp_path / "back")
     start = starting_point.read(
-        finetuning_configs.FinetuningConfig(
+        runs.bare_config(
+            {"max_seq_length": 8},
             init_checkpoint=str(tmp_path / "back"),
             keep_head=True,
-            data=finetuning_configs.FinetuningDataConfig(
-                train_file="train.tsv", dev_file="dev.tsv", max_seq_length=8
-            ),
-            optimizer=configs.OptimizerConfig(1e-3),
-            run=helpers.finetuning_run_config(tmp_path / "next"),
         )
     )
     task = text_tasks.ClassificationTask("other", LABELS[:2])
