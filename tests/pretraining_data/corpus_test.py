@@ -11,7 +11,9 @@ import os
 import re
 import tarfile
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from electra_tf import errors
 from electra_tf.pretraining_data import corpus
@@ -23,7 +25,6 @@ LONG = "".join(
 
 
 def zstd(data):
-    pa = pytest.importorskip("pyarrow")
     content = data.encode() if isinstance(data, str) else data
     return pa.compress(content, "zstd", asbytes=True)
 
@@ -47,11 +48,8 @@ def tar_of(members, **kwargs) -> bytes:
 
 
 def parquet_of(rows, column="text") -> bytes:
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
     stream = io.BytesIO()
-    pq.write_table(pa.table({column: rows}), stream)
+    parquet.write_table(pa.table({column: rows}), stream)
     return stream.getvalue()
 
 
@@ -101,7 +99,6 @@ def test_kinds(tmp_path, kind, compression):
 def test_parquet(tmp_path):
     content = parquet_of(["a b\n\nc", "d"])
     assert lines_of(tmp_path, "x.parquet", content) == ["a b", "c", "", "d", ""]
-    pa = pytest.importorskip("pyarrow")
     for kind in (pa.large_binary(), pa.dictionary(pa.int32(), pa.string())):
         content = parquet_of(pa.array(["a", "b"]).cast(kind))
         assert lines_of(tmp_path, "x.parquet", content) == ["a", "", "b", ""]
@@ -302,8 +299,8 @@ DAMAGE = [
     ("x.txt.gz", bytes(100), "x.txt.gz', which is damaged: .+", 0),
     ("x.txt.xz", cut(XZ), "whole .xz file. .*ended before the end", 1),
     ("x.txt.xz", spoil(XZ), "whole .xz file. .*: Corrupt input data", 1),
-    ("x.zst", lambda: cut(zstd(LONG)), "whole .zst file. .*Truncated", 1),
-    ("x.zst", lambda: b"\0\1" + spoil(zstd(LONG)), ".zst .*damaged: ", 0),
+    ("x.zst", cut(zstd(LONG)), "whole .zst file. .*Truncated", 1),
+    ("x.zst", b"\0\1" + spoil(zstd(LONG)), ".zst .*damaged: ", 0),
     ("x.bz2", cut(bz2.compress(b"a" * 100)), ".bz2 .*ended before", 0),
     ("x.tar", cut(LONG_TAR), "x.tar/a.txt', is damaged: unexpected end", 1),
     ("x.tar", OTHER_HEADER, "after .*/a.txt', goes on behind its end", 1),
@@ -314,15 +311,10 @@ DAMAGE = [
     ("x.jsonl", JSON + jsonl_of({"text": None}), "field 'text' is null", 1),
     ("x.jsonl", JSON + b'{"text": "\xff"}', "line 2 of .*0xff in posit", 1),
     ("x.jsonl", b'{"text": "a\\ud800"}\n', "line 1 of .*surrogates not", 0),
-    (
-        "x.parquet",
-        lambda: parquet_of(["a"], "body"),
-        "no column .*, but body",
-        0,
-    ),
-    ("x.parquet", lambda: parquet_of([1, 2]), "column 'text' holds int64", 0),
-    ("x.parquet", lambda: parquet_of(["a", None, "b"]), "null in row 2 of", 2),
-    ("x.parquet", lambda: b"plain text, long enough", "x.parquet': .+", 0),
+    ("x.parquet", parquet_of(["a"], "body"), "no column .*, but body", 0),
+    ("x.parquet", parquet_of([1, 2]), "column 'text' holds int64", 0),
+    ("x.parquet", parquet_of(["a", None, "b"]), "null in row 2 of", 2),
+    ("x.parquet", b"plain text, long enough", "x.parquet': .+", 0),
     ("x.txt", "a\n\nb\n".encode("utf-16"), "x.txt', which is UTF-16", 0),
     ("x.txt", gzip.compress(b"a", mtime=0), "which is gzip: name it .gz", 0),
 ]
@@ -334,9 +326,6 @@ DAMAGE = [
 def test_damage_is_named_or_left_out(
     tmp_path, file_name, content, words, num_documents
 ):
-    if "parquet" in file_name:
-        pytest.importorskip("pyarrow")
-    content = content() if callable(content) else content
     with pytest.raises(corpus.BadInput, match=f"Exp.*{words}.*=skip") as error:
         lines_of(tmp_path, file_name, content)
     assert "\n" not in str(error.value)
