@@ -8,13 +8,13 @@ import tensorflow as tf
 
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.model.task_head import TaskHead
-from electra_tf.serving import answer_signatures, exportable, saved_model
+from electra_tf.serving import answer_signatures, saved_model
 from electra_tf.tasks import passages, question_answering
 from tests import helpers
 from tests.checkpoints import models
+from tests.serving import signatures_test
 
 LENGTH = 16
 JOINT = QuestionAnsweringConfig(
@@ -80,9 +80,7 @@ def loaded(request, tmp_path_factory):
 
 
 def load(config, folder):
-    electra_tf_format.write(checkpoint(config), str(folder / "model"))
-    (folder / "vocab").mkdir()
-    found = exportable.load(str(folder / "model"), str(folder / "vocab"))
+    found = signatures_test.load_from(folder, checkpoint(config))
     model = saved_model.make_served_model(found)
     return found, model.signatures()["serving_default"]
 

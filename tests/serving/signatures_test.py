@@ -1,6 +1,7 @@
 """Tests of the signatures of every kind but question answering."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -29,17 +30,18 @@ TEXTS = ["wa wb", "", "wc wd " * 20, "unknown W\u00c1 wo"]
 PAIRS = ["wc", "wd we", "wa wb " * 20, ""]
 
 
+def load_from(folder, checkpoint, *args, **options):
+    """What is exported of a checkpoint, which is written there."""
+    (folder / "vocab").mkdir(exist_ok=True)
+    electra_tf_format.write(checkpoint, str(folder / "model"))
+    paths = str(folder / "model"), str(folder / "vocab")
+    return exportable.load(*paths, *args, **options)
+
+
 @pytest.fixture
 def load(tmp_path):
     """A function from a checkpoint to what is exported of it."""
-
-    def write_and_load(checkpoint, *args, **options):
-        (tmp_path / "vocab").mkdir(exist_ok=True)
-        electra_tf_format.write(checkpoint, str(tmp_path / "model"))
-        paths = str(tmp_path / "model"), str(tmp_path / "vocab")
-        return exportable.load(*paths, *args, **options)
-
-    return write_and_load
+    return functools.partial(load_from, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,7 @@ def serve(tmp_path_factory):
 
     def make(checkpoint, **options):
         folder = tmp_path_factory.mktemp("signatures")
-        (folder / "vocab").mkdir()
-        electra_tf_format.write(checkpoint, str(folder / "model"))
-        found = exportable.load(
-            str(folder / "model"), str(folder / "vocab"), **options
-        )
+        found = load_from(folder, checkpoint, **options)
         return found, saved_model.make_served_model(found).signatures()
 
     return make
