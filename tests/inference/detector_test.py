@@ -109,9 +109,3 @@ def test_checkpoints_without_the_head_are_refused(pretrained, tmp_path):
     line = "with the discriminator's head.*with an encoder, but without"
     with pytest.raises(ValueError, match=line):
         detector.Detector(*paths)
-
-
-def test_a_missing_vocabulary_is_refused(tmp_path):
-    helpers.write_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="found none: name it with --vocab-f"):
-        detector.Detector(str(tmp_path))

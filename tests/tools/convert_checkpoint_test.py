@@ -148,23 +148,6 @@ def test_accents_follow_another_case(tmp_path, no_peers, flags, strip_accents):
     assert settings["strip_accents"] is strip_accents
 
 
-@pytest.mark.parametrize(
-    ("tokens", "code", "message"),
-    [
-        ([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]], 0, "14 tokens of .* are"),
-        (helpers.VOCAB[:-1], 1, "20 entries, .* Received: 19 entries\n$"),
-    ],
-)
-def test_another_vocabulary(
-    tmp_path, pretrained, capsys, tokens, code, message
-):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(tokens))
-    flags = ("electra_tf", f"--vocab-file={path}")
-    assert convert(pretrained, tmp_path / "ours", *flags) == code
-    assert re.search(message, capsys.readouterr().err)
-
-
 def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
     assert convert(pretrained, pretrained) == 1
     error = capsys.readouterr().err
