@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, pretraining
-from electra_tf.model import ablations, losses, masking
+from electra_tf.model import ablations, losses
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
@@ -25,9 +25,6 @@ from electra_tf.training import (
 )
 from tests import helpers
 from tests.model import electra_test
-
-SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
-
 
 # A model of one weight, which trains in no time: loss (w - x)^2 / 2.
 
@@ -261,7 +258,9 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
     strategy = replicas.make_strategy(run)
     with strategy.scope():
         model = ablations.make_model(
-            config, SPECIAL, np.arange(config.encoder.vocab_size) % 3 == 0
+            config,
+            electra_test.SPECIAL,
+            np.arange(config.encoder.vocab_size) % 3 == 0,
         )
         if config.unigram_generator:
             model.set_unigram_generator(data.token_frequencies())
