@@ -1,20 +1,10 @@
-"""`fit` of two replicas, in float16, with dropout: see `make test-dear`."""
+"""`fit` of two replicas, and in float16: see `make test-dear`."""
 
 import numpy as np
 
 import electra_tf
 from tests import helpers
-from tests.keras_models import tasks
 from tests.keras_models.tasks import TARGETS, TEXTS, classifier
-
-
-def test_fifty_steps_with_dropout_are_those_of_the_engine(pretrained):
-    found = classifier(pretrained)
-    rows = found.features(found.read_inputs(TEXTS), TARGETS)
-    network, _ = tasks.train_by_engine(found, rows, 50, 4)
-    found.fit(TEXTS, TARGETS, batch_size=4, epochs=10, verbose=0)
-    tasks.assert_same_weights(found.network, network)
-
 
 # Logical devices must be there before TensorFlow begins.
 _TWO_CPUS = """
