@@ -39,21 +39,6 @@ def test_spans_of_tags(tags, spans):
     assert tagging.spans_of_tags(tags.split()) == spans
 
 
-def test_features(write, tokenizer):
-    task = tagging.TaggingTask("chunk", {"train": write("train.txt", FILE)})
-    assert task.labels == ["B-NP", "E-NP", "O"]
-    features = task.features(task.read_examples("train"), tokenizer, 12)
-    assert {name: v.tolist() for name, v in features.items()} == {
-        "input_ids": [[2, 5, 6, 13, 16, 3] + [0] * 6],
-        "input_mask": [[1] * 6 + [0] * 6],
-        "segment_ids": [[1] * 6 + [0] * 6],
-        "chunk_eid": [0],
-        "chunk_labels": [[0, 1, 2] + [0] * 9],
-        "chunk_labels_mask": [[1.0] * 3 + [0.0] * 9],
-        "chunk_labeled_positions": [[1, 2, 4] + [0] * 9],
-    }
-
-
 def _task(*labels, **kwargs):
     return tagging.TaggingTask("t", {}, labels=labels or ["O"], **kwargs)
 
