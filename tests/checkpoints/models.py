@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf.checkpoints import sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint
@@ -34,6 +35,21 @@ def random_tensors(shapes, seed=0) -> dict[str, np.ndarray]:
         )
         for name, shape in shapes.items()
     }
+
+
+def write_tf1(prefix, tensors: dict) -> str:
+    """Writes variables by name, as the original does."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = {
+            name: tf.compat.v1.get_variable(
+                name, initializer=value, use_resource=False
+            )
+            for name, value in tensors.items()
+        }
+        session.run(tf.compat.v1.global_variables_initializer())
+        return tf.compat.v1.train.Saver(variables).save(
+            session, str(prefix), write_meta_graph=False, write_state=False
+        )
 
 
 def encoder_alone(tokens=None, **changes) -> Checkpoint:

@@ -19,9 +19,9 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from electra_tf.checkpoints.formats import huggingface, original
+from tests.checkpoints import models
 from tests.parity import comparison, coverage, report
 from tests.parity.cases import Case, Outcome, run, run_case
 from tests.parity.check import Check
@@ -133,22 +133,7 @@ def _change_figure_of_unknown_name(path: pathlib.Path) -> None:
 def _change_variable(prefix: pathlib.Path, name: str) -> None:
     tensors = dict(original.open_by_name(str(prefix)))
     tensors[name] = tensors[name] + 0.01
-    _write_checkpoint(prefix, tensors)
-
-
-def _write_checkpoint(prefix: pathlib.Path, tensors: dict) -> None:
-    """Writes as the original does: variables by name."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        variables = {
-            key: tf.compat.v1.get_variable(
-                key, initializer=value, use_resource=False
-            )
-            for key, value in tensors.items()
-        }
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.train.Saver(variables).save(
-            session, str(prefix), write_meta_graph=False, write_state=False
-        )
+    models.write_tf1(prefix, tensors)
 
 
 def _change_first_id(path: pathlib.Path) -> None:
@@ -275,7 +260,7 @@ def test_names_what_no_check_has_read(tmp_path):
     _change_figure_of_unknown_name(tmp_path / "flops.json")
     np.savez(tmp_path / "unknown.npz", array=np.zeros(1))
     (tmp_path / "unknown.jsonl").write_text("{}\n", encoding="utf-8")
-    _write_checkpoint(tmp_path / "unknown.ckpt-1", {"variable": np.zeros(1)})
+    models.write_tf1(tmp_path / "unknown.ckpt-1", {"variable": np.zeros(1)})
     checks = run("figures_parity", tmp_path).checks
     with pytest.raises(AssertionError) as error:
         require_complete(tmp_path, checks)
@@ -385,17 +370,3 @@ def test_one_message_names_all_that_stopped_and_differs(capsys):
     assert "Traceback" in capsys.readouterr().out
     *_, last = report.lines(report.Results("golden", {"all": outcome}))
     assert last == "2 checks, 2 differ; 2 cases stopped"
-
-
-def test_an_unknown_argument_stops_its_schedule(tmp_path):
-    _copy(tmp_path, "learning_rate_schedules.json")
-    path = tmp_path / "learning_rate_schedules.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    content["no_warmup"]["arguments"]["restart_steps"] = 10
-    path.write_text(json.dumps(content), encoding="utf-8")
-    outcome = run("figures_parity", tmp_path)
-    (stop,) = outcome.stops
-    assert stop.case == "learning_rate_schedules.json: no_warmup"
-    assert stop.error.endswith("Received: restart_steps")
-    compared = {check.compared.split(":")[0] for check in outcome.checks}
-    assert compared == content.keys() - {"no_warmup"}

@@ -18,20 +18,6 @@ from electra_tf.errors import CheckpointError
 from tests import helpers, notices, original_configs
 from tests.checkpoints import models
 
-
-def write(prefix, tensors: dict) -> str:
-    """A checkpoint of TensorFlow 1."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        saved = {
-            name: tf.compat.v1.get_variable(
-                name, initializer=value, use_resource=False
-            )
-            for name, value in tensors.items()
-        }
-        session.run(tf.compat.v1.global_variables_initializer())
-        return tf.compat.v1.train.Saver(saved).save(session, str(prefix))
-
-
 KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -40,7 +26,7 @@ def kernel_at(path):
 
 
 def test_reads_what_tensorflow_1_wrote(tmp_path):
-    prefix = write(
+    prefix = models.write_tf1(
         tmp_path / "model.ckpt-7",
         {"electra/kernel": KERNEL, "global_step": np.int64(7)},
     )
@@ -54,8 +40,8 @@ def test_the_checkpoint_that_a_folder_names(tmp_path):
     folder, other = tmp_path / "there", tmp_path / "other"
     folder.mkdir()
     other.mkdir()
-    write(folder / "model.ckpt-7", {"electra/kernel": KERNEL})
-    write(other / "model.ckpt-7", {"electra/kernel": KERNEL + 1.0})
+    models.write_tf1(folder / "model.ckpt-7", {"electra/kernel": KERNEL})
+    models.write_tf1(other / "model.ckpt-7", {"electra/kernel": KERNEL + 1.0})
     state = folder / "checkpoint"
     # Moved, or a copy of one that has learned on: whole paths of elsewhere.
     for named in ("/gone/model.ckpt-7", f"{other}/model.ckpt-7"):
@@ -84,7 +70,9 @@ def test_what_cannot_be_read_is_named(tmp_path, suffix, size):
     ):
         with pytest.raises(CheckpointError, match=message):
             kernel_at(tmp_path / path)
-    prefix = write(tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL})
+    prefix = models.write_tf1(
+        tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL}
+    )
     damaged = tmp_path / f"model.ckpt-7{suffix}"
     damaged.write_bytes(damaged.read_bytes()[:size])
     with pytest.raises(CheckpointError, match="^Cannot read checkpoint"):
