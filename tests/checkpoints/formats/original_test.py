@@ -206,7 +206,7 @@ def test_refuses_generators_that_the_original_has_not(
 
 
 def test_a_share_gives_every_part_back():
-    for whole in range(1, 1025):
+    for whole in (*range(1, 257), 384, 512, 768, 1024):
         for part in range(1, whole + 1):
             share = sizes.share(part, whole)
             assert configs.share_of(whole, share) == part, (part, whole)
