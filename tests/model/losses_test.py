@@ -139,23 +139,3 @@ def test_auc_is_that_of_tf1(labels):
         session.run(update)
         expected = session.run(value)
     assert auc(labels, probs) == pytest.approx(float(expected), abs=1e-6)
-
-
-def test_sums_of_parts_add_up_to_those_of_the_whole():
-    rng = np.random.default_rng(1)
-    shape = (6, 8)
-    logits = rng.normal(size=shape).astype(np.float32)
-    labels = rng.integers(0, 2, shape).astype(np.int32)
-    mask = np.tri(6, 8, 2, dtype=np.int32)
-
-    def sums(rows):
-        output = losses.discriminator_output(
-            logits[rows], labels[rows], mask[rows]
-        )
-        return losses.discriminator_sums(output, mask[rows])
-
-    parts = [sums(slice(0, 1)), sums(slice(1, 4)), sums(slice(4, 6))]
-    added = tf.nest.map_structure(lambda *values: sum(values), *parts)
-    assert losses.metrics_from_sums(added) == pytest.approx(
-        losses.metrics_from_sums(sums(slice(0, 6))), rel=1e-6
-    )
