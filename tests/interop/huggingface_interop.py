@@ -227,19 +227,6 @@ def test_bfloat16_is_read(tmp_path):
     assert len(assert_parity(read, tmp_path)) == 2
 
 
-@pytest.mark.parametrize("name", ["Bert", "Roberta"])
-def test_refuses_another_architecture(tmp_path, name):
-    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8}
-    config = getattr(transformers, f"{name}Config")(
-        **sizes, num_hidden_layers=1, num_attention_heads=2
-    )
-    model = getattr(transformers, f"{name}ForMaskedLM")(config)
-    model.save_pretrained(tmp_path)
-    line = f"a model of the type {name.lower()}"
-    with pytest.raises(CheckpointError, match=line):
-        reading.read_checkpoint(tmp_path)
-
-
 def test_a_head_for_multiple_choice_is_refused(tmp_path, capsys):
     make_model("ElectraForMultipleChoice", True).save_pretrained(tmp_path)
     read = reading.read_checkpoint(tmp_path)
