@@ -20,7 +20,6 @@ from electra_tf.checkpoints.formats import (
     original,
 )
 from electra_tf.command_line import gin_files
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, starting_point
 from electra_tf.model import ablations, masking
 from electra_tf.serving import saved_model
@@ -28,6 +27,7 @@ from electra_tf.text.vocabulary import load_of_size
 from electra_tf.training import optimization
 from tests import helpers, notices
 from tests.checkpoints import models
+from tests.finetuning import runs
 
 
 @pytest.fixture(scope="module")
@@ -436,16 +436,11 @@ def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
     rows = [("wa wb", "yes"), ("wc wd we", "no")] * 2
     for split in ("train", "dev"):
         helpers.write_tsv(tmp_path / f"{split}.tsv", rows)
-    config = finetuning_configs.FinetuningConfig(
+    files = {f"{s}_file": str(tmp_path / f"{s}.tsv") for s in ("train", "dev")}
+    sizes = {"max_seq_length": 8, "train_batch_size": 4}
+    config = runs.bare_config(
+        files | sizes | {"task_name": "letters", "num_train_epochs": 1.0},
         init_checkpoint=str(folder / init),
-        data=finetuning_configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file=str(tmp_path / "train.tsv"),
-            dev_file=str(tmp_path / "dev.tsv"),
-            max_seq_length=8,
-            train_batch_size=4,
-            num_train_epochs=1.0,
-        ),
         optimizer=configs.OptimizerConfig(1e-2, num_warmup_steps=9),
         run=helpers.finetuning_run_config(tmp_path / "model"),
     )
@@ -478,16 +473,10 @@ def test_finetuning_and_export_ask_for_what_they_lack(
     original.write(
         models.finetuned(vocabulary=None), str(folder / "no_vocabulary")
     )
-    config = finetuning_configs.FinetuningConfig(
-        init_checkpoint=str(folder / path),
-        data=finetuning_configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file=str(tmp_path / "train.tsv"),
-            dev_file=str(tmp_path / "train.tsv"),
-        ),
-        optimizer=configs.OptimizerConfig(1e-2),
-        run=helpers.finetuning_run_config(tmp_path / "model"),
+    files = dict.fromkeys(
+        ("train_file", "dev_file"), str(tmp_path / "train.tsv")
     )
+    config = runs.bare_config(files, init_checkpoint=str(folder / path))
     with pytest.raises(errors.ConfigError, match=message):
         starting_point.read(config)
     with pytest.raises(ValueError, match=message):

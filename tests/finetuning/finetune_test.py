@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import shutil
 
@@ -120,18 +119,16 @@ def test_steps_and_answers_that_xla_compiles_are_the_same(pretrained, tmp_path):
 
 def test_predictions_are_written(finished):
     config, results = finished
-    path = os.path.join(config.run.model_dir, "trial_1", "dev_predictions.tsv")
-    with open(path) as f:
-        header, *rows = [line.rstrip("\n").split("\t") for line in f]
-    assert header == ["label", "prediction", "no", "yes", "text"]
-    assert [(row[4], row[0]) for row in rows] == runs.DEV
-    right = sum(row[0] == row[1] for row in rows)
+    rows = read_tsv(f"{config.run.model_dir}/trial_1/dev_predictions.tsv")
+    assert list(rows[0]) == ["label", "prediction", "no", "yes", "text"]
+    assert [(row["text"], row["label"]) for row in rows] == runs.DEV
+    right = sum(row["label"] == row["prediction"] for row in rows)
     accuracy = results["trials"][0]["dev"]["accuracy"]
     assert accuracy == pytest.approx(100 * right / 3)
     for row in rows:
-        scores = float(row[2]), float(row[3])
+        scores = float(row["no"]), float(row["yes"])
         assert sum(scores) == pytest.approx(1.0, abs=1e-5)
-        assert row[1] == ("no", "yes")[int(np.argmax(scores))]
+        assert row["prediction"] == ("no", "yes")[int(np.argmax(scores))]
 
 
 class Began(Exception):

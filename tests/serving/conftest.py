@@ -8,13 +8,13 @@ import keras
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, model_directory
-from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf import model_directory
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.serving import saved_model
 from electra_tf.tasks import text_tasks
 from electra_tf.training import saving
 from tests import helpers
+from tests.finetuning import runs
 from tests.serving import native
 
 LABELS = ["no", "perhaps", "yes"]
@@ -48,21 +48,11 @@ def write_finetuned(folder):
     """A model directory as a fine-tuning run of two trials leaves it."""
     model_dir = folder / "finetuned"
     model_dir.mkdir()
-    config = finetuning_configs.FinetuningConfig(
-        init_checkpoint="pretrained",
-        data=finetuning_configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file="train.tsv",
-            dev_file="dev.tsv",
-            vocab_file=helpers.write_vocab(model_dir),
-            do_lower_case=True,
-            strip_accents=True,
-            max_seq_length=8,
-        ),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.finetuning_run_config(model_dir),
-        num_trials=2,
-    )
+    data = {"task_name": "letters", "max_seq_length": 8}
+    data |= {"do_lower_case": True, "strip_accents": True}
+    data["vocab_file"] = helpers.write_vocab(model_dir)
+    run = helpers.finetuning_run_config(model_dir)
+    config = runs.bare_config(data, run=run, num_trials=2)
     model_directory.write(config, "", [])
     encoder = helpers.encoder_config(initializer_range=0.5)
     task = text_tasks.ClassificationTask("letters", LABELS)
