@@ -18,7 +18,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 
 # Registers QuestionAnsweringConfig for gin.
 from electra_tf.finetuning import recipe  # noqa: F401
-from tests import helpers
+from tests import helpers, warm
 
 GIN = helpers.ROOT / "gin"
 TABLE_6 = {
@@ -244,7 +244,7 @@ def test_refuses_what_is_no_json(text, match):
 
 
 def run(module, *flags):
-    return helpers.execute("-m", f"electra_tf.{module}", *flags)
+    return warm.execute("-m", f"electra_tf.{module}", *flags)
 
 
 @pytest.mark.parametrize(
