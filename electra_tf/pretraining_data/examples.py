@@ -70,17 +70,9 @@ class ExampleBuilder:
 
         Args:
           tokenizer: Supplies the ids of [CLS] and [SEP].
-          max_length: L.
+          max_length: L, at least `MIN_SEQ_LENGTH`.
           rng: All randomness; drawn from in the original's order.
-
-        Raises:
-          ValueError: If `max_length` is too small.
         """
-        if max_length < MIN_SEQ_LENGTH:
-            raise ValueError(
-                f"Expected max_seq_length of at least {MIN_SEQ_LENGTH}. "
-                f"Received: max_seq_length={max_length}."
-            )
         self._packed_cls = records.varint(tokenizer.cls_token_id)
         self._packed_sep = records.varint(tokenizer.sep_token_id)
         self._max_length = max_length

@@ -115,11 +115,6 @@ def test_the_next_length_may_be_random():
     assert rng.draws == []
 
 
-def test_builder_refuses_short_examples():
-    with pytest.raises(ValueError, match="at least 5.*max_seq_length=4"):
-        builder(4)
-
-
 def examples_of(tmp_path, text, **kwargs):
     path = tmp_path / "text.txt"
     path.write_text(text, encoding="utf-8")
