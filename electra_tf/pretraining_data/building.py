@@ -414,8 +414,7 @@ def _find_duplicates(
         part._replace(path=os.path.join(folder, f"fingerprints-{i}"))
         for i, part in enumerate(parts)
     ]
-    crew.start_progress(parts, "looking for duplicates")
-    crew.run("fingerprint", parts)
+    crew.run("fingerprint", parts, "looking for duplicates")
     all_records = os.path.join(folder, "fingerprints")
     sizes = [os.path.getsize(part.path) for part in parts]
     with files_lib.writing(all_records), open(all_records, "wb") as writer:
@@ -447,8 +446,7 @@ def _build_parts(
     missing = [p for p, r in zip(parts, finished, strict=True) if r is None]
     if len(missing) < len(parts):
         say(f"{len(parts) - len(missing)} of {len(parts)} parts are finished")
-    crew.start_progress(missing, "building examples")
-    crew.run("build", missing)
+    crew.run("build", missing, "building examples")
     return [
         record
         for part, records in zip(parts, finished, strict=True)
@@ -503,13 +501,12 @@ class Crew:
 
     def __init__(self, num_processes: int, *choices):
         """Starts the processes; `choices` are those of `_make_builder`."""
-        self.num_processes = num_processes
         self._choices = choices
         self._builder: parts_lib.PartBuilder | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
         self._others = multiprocessing.active_children()
-        self.counts: collections.Counter[str] = collections.Counter()
+        self._counts: collections.Counter[str] = collections.Counter()
         # Lists of tokens come by the million and hold no cycles, but each
         # search for some looks at them and at all of TensorFlow too.
         self._thresholds = gc.get_threshold()
@@ -541,16 +538,15 @@ class Crew:
             if process not in self._others:
                 process.kill()
 
-    def start_progress(
-        self, parts: Sequence[parts_lib.Part], activity: str
-    ) -> None:
-        """Counts of the tasks from now on go to a new line."""
-        num_bytes = sum(part.num_bytes for part in parts)
-        self._progress = progress.Progress(activity, num_bytes)
-        self.counts.clear()
+    def run(self, method: str, tasks: Sequence, activity: str = "") -> None:
+        """Calls a method of `PartBuilder` with each; nothing comes back.
 
-    def run(self, method: str, tasks: Sequence) -> None:
-        """Calls a method of `PartBuilder` with each; nothing comes back."""
+        An activity on parts is shown as it goes.
+        """
+        if activity:
+            num_bytes = sum(part.num_bytes for part in tasks)
+            self._progress = progress.Progress(activity, num_bytes)
+            self._counts.clear()
         if self._pool is None:
             if self._builder is None and tasks:
                 self._builder = _make_builder(*self._choices)
@@ -573,11 +569,11 @@ class Crew:
             self._progress = None
 
     def _report(self, done: dict[str, int]) -> None:
-        """Shows what was done since `start_progress`."""
-        self.counts.update(done)
+        """Shows what a run has done so far."""
+        counts = self._counts
+        counts.update(done)
         if self._progress is None:
             return
-        counts = self.counts
         figures = f"{counts['documents']:,} documents"
         if num_tokens := counts["tokens"]:
             speed = num_tokens / self._progress.seconds
