@@ -394,7 +394,7 @@ def _build_outputs(
             build,
             share,
             records,
-            _merge(crew, folder, parts, records, build, share),
+            _merge(folder, parts, records, build, share),
             entry,
             versions,
         )
@@ -455,7 +455,6 @@ def _build_parts(
 
 
 def _merge(
-    crew: "Crew",
     folder: str,
     parts: Sequence[parts_lib.Part],
     records: Sequence[manifest_lib.FileRecord],
@@ -476,7 +475,7 @@ def _merge(
     os.makedirs(made)
     paths = [os.path.join(made, name) for name in names]
     inputs = [part.path_of(share) for part in parts]
-    crew.run("merge", [(inputs, paths, build.seed)])
+    parts_lib.merge(inputs, paths, build.seed)
     if build.dedup and not share:
         dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
         shutil.copy(dropped, made)

@@ -226,10 +226,6 @@ class PartBuilder:
         content = json.dumps([os.path.getsize(part.path), records])
         files_lib.write_atomically(part.path + ".json", content)
 
-    def merge(self, task: tuple, report: object) -> None:
-        """Writes the output files: see `merge`."""
-        merge(*task)
-
     def write(
         self, part: Part, report: Report = lambda done: None
     ) -> list[FileRecord]:

@@ -428,12 +428,12 @@ def test_damaged_places_are_left_out_on_demand(folder, monkeypatch, capsys):
 def test_finished_parts_stay_after_ctrl_c(folder, monkeypatch, capsys):
     monkeypatch.setattr(parts, "PART_BYTES", 1)
 
-    def interrupted_work(builder, task, report):
+    def interrupted_work(*args):
         raise KeyboardInterrupt
 
     flags = ["--heldout-fraction=0.6", "--dedup=near"]
     with monkeypatch.context() as patch:
-        patch.setattr(parts.PartBuilder, "merge", interrupted_work)
+        patch.setattr(parts, "merge", interrupted_work)
         assert run(folder, *flags, "--num-out-files=4") == 130
     assert "2 finished part(s) stay" in capsys.readouterr().err
     # Flags that are other than before, but decide no byte of the parts.
