@@ -425,13 +425,13 @@ def _find_duplicates(
         return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
-    decided = deduplication.decide(records, len(files), threshold)
+    decided = deduplication.decide(records, threshold)
     dropped = os.path.join(folder, manifest_lib.DROPPED_DOCUMENTS)
     names = [file.name for file in files]
     with files_lib.writing(dropped), open(dropped, "w") as listing:
         listing.writelines(deduplication.listing(records, decided, names))
     ends = np.cumsum(sizes) // deduplication.RECORD.itemsize
-    decisions = np.split(decided["kept_document"] > 0, ends[:-1])
+    decisions = np.split(decided["kept"] >= 0, ends[:-1])
     return [
         part._replace(is_dropped=some)
         for part, some in zip(parts, decisions, strict=True)

@@ -40,9 +40,8 @@ DECISION = [
     # Whether the words are the same, and the likeness to the nearest copy.
     ("is_exact", "?"),
     ("similarity", "<f4"),
-    # What is kept in its place; the document is 0 for those that stay.
-    ("kept_file", "<i8"),
-    ("kept_document", "<i8"),
+    # Number of the document that is kept in its place; -1 for those that stay.
+    ("kept", "<i8"),
 ]
 
 # Of signatures that are compared at once.
@@ -165,9 +164,7 @@ class Fingerprinter:
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def decide(
-    records: np.ndarray, num_files: int, threshold: float | None
-) -> np.ndarray:
+def decide(records: np.ndarray, threshold: float | None) -> np.ndarray:
     """Finds for each document the earlier one that it repeats.
 
     Where copies form a chain, its first is kept, which its last may resemble
@@ -176,7 +173,6 @@ def decide(
     Args:
       records: RECORD[(documents)] in the order of the corpus, perhaps mapped
         from a file.
-      num_files: Of the corpus.
       threshold: Share of the signature in which near duplicates agree; None
         looks for exact ones only.
 
@@ -185,7 +181,8 @@ def decide(
     """
     decided = np.zeros(len(records), DECISION)
     similarity = decided["similarity"]
-    earlier = np.full(len(records), -1, np.int64)
+    earlier = decided["kept"]
+    earlier[:] = -1
     digests = np.ascontiguousarray(records["digest"])
     order = np.lexsort((digests[:, 0], digests[:, 1]))
     later, first, _ = _groups(
@@ -206,13 +203,6 @@ def decide(
             break
         earlier[further] = followed[further]
         decided["is_exact"][further] = False  # The copy of a near duplicate.
-    # Documents of a file are numbered from 1 for people.
-    files = np.array(records["file"], np.int64)
-    first_of_file = np.searchsorted(files, np.arange(num_files))
-    is_dropped = earlier >= 0
-    kept = earlier[is_dropped]
-    decided["kept_file"][is_dropped] = files[kept]
-    decided["kept_document"][is_dropped] = kept - first_of_file[files[kept]] + 1
     return decided
 
 
@@ -263,14 +253,15 @@ def listing(
     """
     files = np.array(records["file"], np.int64)
     first_of_file = np.searchsorted(files, np.arange(len(names)))
-    for i in np.flatnonzero(decided["kept_document"]):
-        decision, file = decided[i], files[i]
+    for i in np.flatnonzero(decided["kept"] >= 0):
+        is_exact, similarity, kept = decided[i]
         entry = {
-            "file": names[file],
-            "document": int(i - first_of_file[file]) + 1,
-            "reason": "exact" if decision["is_exact"] else "near",
-            "similarity": round(float(decision["similarity"]), 3),
-            "kept_file": names[decision["kept_file"]],
-            "kept_document": int(decision["kept_document"]),
+            "file": names[files[i]],
+            # Documents of a file are numbered from 1 for people.
+            "document": int(i - first_of_file[files[i]]) + 1,
+            "reason": "exact" if is_exact else "near",
+            "similarity": round(float(similarity), 3),
+            "kept_file": names[files[kept]],
+            "kept_document": int(kept - first_of_file[files[kept]]) + 1,
         }
         yield json.dumps(entry, ensure_ascii=False) + "\n"

@@ -30,18 +30,6 @@ def records_of(documents, with_signatures=True):
     )
 
 
-def decided_of(records, threshold):
-    """What becomes of documents, each in a file of its own."""
-    return deduplication.decide(records, len(records), threshold)
-
-
-def earlier(decided):
-    """The document that is kept in the place of each; -1 for none."""
-    assert set(decided["kept_document"]) <= {0, 1}
-    is_kept = decided["kept_document"] == 0
-    return np.where(is_kept, -1, decided["kept_file"]).tolist()
-
-
 def jaccard(a, b):
     runs = []
     for lines in (a, b):
@@ -59,8 +47,10 @@ def test_equal_words_are_exact_duplicates():
         ["a b"],
     ]
     for with_signatures, threshold in ((False, None), (True, 0.9)):
-        found = decided_of(records_of(documents, with_signatures), threshold)
-        assert earlier(found) == [-1, 0, -1, 0, -1]
+        found = deduplication.decide(
+            records_of(documents, with_signatures), threshold
+        )
+        assert found["kept"].tolist() == [-1, 0, -1, 0, -1]
         assert found["is_exact"].tolist() == [False, True, False, True, False]
         assert found["similarity"].tolist() == [0, 1, 0, 1, 0]
 
@@ -73,8 +63,8 @@ def test_near_duplicates_are_found_and_others_are_not():
     assert min(similarities) > 0.88
     assert max(map(jaccard, originals, far)) < 0.5
     records = records_of(originals + near + far)
-    found = decided_of(records, 0.75)
-    assert earlier(found) == [-1] * 60 + [*range(60)] + [-1] * 60
+    found = deduplication.decide(records, 0.75)
+    assert found["kept"].tolist() == [-1] * 60 + [*range(60)] + [-1] * 60
     # 60 estimates of a deviation of 0.04 each.
     estimates = found["similarity"][60:120]
     assert np.mean(estimates) == pytest.approx(np.mean(similarities), abs=0.02)
@@ -85,8 +75,10 @@ def test_chains_lead_to_the_first():
     first = document()
     second = changed(first, 2)
     third = [*second, "and one more"]
-    found = decided_of(records_of([document(), first, second, third]), 0.75)
-    assert earlier(found) == [-1, -1, 1, 1]
+    found = deduplication.decide(
+        records_of([document(), first, second, third]), 0.75
+    )
+    assert found["kept"].tolist() == [-1, -1, 1, 1]
 
 
 def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
