@@ -347,10 +347,9 @@ class PretrainingData:
         self._num_tokens = self._num_real_tokens = 0
         for start in range(0, len(records), records_lib.NUM_CHECKED):
             some = records[start : start + records_lib.NUM_CHECKED]
-            serialized = self._read_and_check(some)
+            serialized, features = self._read_and_parse(some)
             digest.update(b"".join(serialized))
-            features = self._parse(tf.constant(serialized), tf.constant(some))
-            mask = features["input_mask"].numpy()
+            mask = features["input_mask"]
             self._num_tokens += mask.size
             self._num_real_tokens += int(mask.sum())
         self.digest = digest.hexdigest()
@@ -370,13 +369,10 @@ class PretrainingData:
             not fit.
         """
         for step in range(first_step, first_step + num_steps):
-            self._read_and_check(
-                self._order(
-                    draws.positions_of(
-                        replicas.WHOLE, tf.constant(step, tf.int64), batch_size
-                    )
-                ).numpy()
+            positions = draws.positions_of(
+                replicas.WHOLE, tf.constant(step, tf.int64), batch_size
             )
+            self._read_and_parse(self._order(positions).numpy())
 
     def read_features(self, records: np.ndarray) -> dict[str, np.ndarray]:
         """Features by their names, each <int32>[B, L], of some records.
@@ -387,16 +383,15 @@ class PretrainingData:
         Raises:
           DataError: If one cannot be read or parsed, or does not fit.
         """
-        features = self._parse(
-            tf.constant(self._read_and_check(records)), tf.constant(records)
-        )
-        return {name: values.numpy() for name, values in features.items()}
+        return self._read_and_parse(records)[1]
 
-    def _read_and_check(self, records: np.ndarray) -> list[bytes]:
-        """Serialized examples; a DataError where one does not fit."""
+    def _read_and_parse(self, records: np.ndarray) -> tuple[list, dict]:
+        """Serialized examples, and what `read_features` says of them."""
         serialized = list(self.records.read(records))
         try:
-            self._parse(tf.constant(serialized), tf.constant(records, tf.int64))
+            features = self._parse(
+                tf.constant(serialized), tf.constant(records, tf.int64)
+            )
         except (
             tf.errors.InvalidArgumentError,
             tf.errors.UnknownError,
@@ -409,7 +404,7 @@ class PretrainingData:
             if "DataError" not in str(error):
                 if len(records) > 1:
                     for record in records:
-                        self._read_and_check(record[np.newaxis])
+                        self._read_and_parse(record[np.newaxis])
                 path, number = self.records.locate(int(records[0]))
                 message = (
                     "Expected an example with the features "
@@ -417,4 +412,4 @@ class PretrainingData:
                     f"Received: {message}"
                 )
             raise errors.DataError(message) from error
-        return serialized
+        return serialized, {name: x.numpy() for name, x in features.items()}
