@@ -52,21 +52,17 @@ def make_model(
     return model
 
 
-def adjusts_samples(config: configs.ElectraConfig) -> bool:
-    """Whether samples are drawn from other than the generator's own q."""
-    return config.temperature != 1.0 or config.disallow_correct
-
-
 def model_class(
     config: configs.ElectraConfig,
 ) -> type[electra.PretrainingModel]:
     """The class of `make_model`: the paper's, with the changes asked for."""
     objective = config.discriminator_objective
+    is_adjusted = config.temperature != 1.0 or config.disallow_correct
     changes = [
         change
         for change, is_wanted in (
             (WholeWordMasking, config.whole_word_masking),
-            (AdjustedSampling, adjusts_samples(config)),
+            (AdjustedSampling, is_adjusted),
             (UniformGenerator, config.uniform_generator),
             (UnigramGenerator, config.unigram_generator),
             (MaskedLanguageModel, not config.has_discriminator),
