@@ -123,7 +123,7 @@ def steps_to_next_look(run: configs.RunConfig, step: int) -> int:
 class _Looks:
     """What a run shows, logs and keeps of its metrics; `train` has the words.
 
-    The log, the live line and the clocks begin with the first look.
+    The log and the clocks begin with the first look.
     """
 
     def __init__(
@@ -132,14 +132,16 @@ class _Looks:
         self.engine = engine
         self.run = engine.run
         self.checkpoints = checkpoints
-        self.last_step = last_step
-        self.description = description
         self.live_metrics = live_metrics
         self.watch = watch
         self.is_chief = replicas.is_chief(engine.strategy)
-        self.log_file = os.path.join(
-            self.run.model_dir, model_directory.METRICS_FILE
+        self.line = progress.Progress(
+            description, last_step, "step", self.is_chief
         )
+        model_dir = self.run.model_dir
+        self.log_file = os.path.join(model_dir, model_directory.METRICS_FILE)
+        self.train_summaries = Summaries(model_dir, "train")
+        self.eval_summaries = Summaries(model_dir)
         self._has_begun = False
         self._first_loss: float | None = None
         self._said: set[str] = set()
@@ -151,10 +153,9 @@ class _Looks:
         self._time = time.monotonic()
 
     def close(self) -> None:
-        if self._has_begun:
-            self.train_summaries.close()
-            self.eval_summaries.close()
-            self.line.close()
+        self.train_summaries.close()
+        self.eval_summaries.close()
+        self.line.close()
 
     def look(self, step: int, metrics: dict) -> None:
         """Logs and shows the metrics of the steps since the last look."""
@@ -242,23 +243,17 @@ class _Looks:
         )
         is_enough = self.is_chief and num_since >= patience
         is_enough = self.engine.any_worker(is_enough)
-        if is_enough and self._has_begun and step < self.last_step:
+        if is_enough and self._has_begun and step < self.line.total:
             self.line.note(
-                f"training ends at step {step} of {self.last_step}: "
+                f"training ends at step {step} of {self.line.total}: "
                 f"{patience} evaluations in a row were not better"
             )
         return is_enough
 
     def _begin(self, step: int) -> None:
-        model_dir = self.run.model_dir
         self.matmul_rate = 0.0
         if self.engine.networks:
             self.matmul_rate = matmul_rate.strategy_rate(self.engine.strategy)
-        self.line = progress.Progress(
-            self.description, self.last_step, "step", self.is_chief
-        )
-        self.train_summaries = Summaries(model_dir, "train")
-        self.eval_summaries = Summaries(model_dir)
         if self.is_chief:
             # Lines of later steps come again.
             metrics_log.begin(self.log_file, self._step)
