@@ -214,27 +214,19 @@ def check_finished(
     }
     for share in build.shares:
         folder = folder_of(output_dir, share)
-        content = read(folder) or {
-            "flags": None,
-            "vocabulary": {},
-            "inputs": [],
-        }
+        content = read(folder) or {"vocabulary": {}, "inputs": []}
         before = {
             "built_with": content.get("built_with"),
-            "flags": content["flags"],
+            "flags": content.get("flags"),
             "vocabulary": content["vocabulary"].get("tokens_sha256"),
             "on_bad_input": "skip" if skips or has_skipped else "fail",
             "corpus": {e["name"]: e["sha256"] for e in content["inputs"]},
         }
-        way_out = "choose another --output-dir"
-        validation.require_same(
-            now,
-            before,
-            f"{folder} holds another data set",
-            way_out=way_out.capitalize(),
-        )
+        where = f"{folder} holds another data set"
+        way_out = "Choose another --output-dir"
+        validation.require_same(now, before, where, way_out=way_out)
         for line in problems(folder, content):
-            raise ValueError(f"{line}; {way_out}.")
+            raise ValueError(f"{line}; {way_out.lower()}.")
 
 
 def problems(
