@@ -193,14 +193,15 @@ class LossScale:
       scale: <float32>[].
       num_finite: <int64>[], steps taken since the scale changed.
       skipped: <int64>[], steps that were not taken.
+      variables: Name -> each of these, as a checkpoint needs them.
     """
 
     INITIAL = 2.0**15
     STEPS_TO_GROW = 2000
 
     def __init__(self):
-        self.scale, self.num_finite, self.skipped = (
-            tf.Variable(
+        self.variables = {
+            name: tf.Variable(
                 value,
                 trainable=False,
                 dtype=dtype,
@@ -212,13 +213,8 @@ class LossScale:
                 (0, tf.int64, "num_finite"),
                 (0, tf.int64, "skipped"),
             )
-        )
-
-    @property
-    def variables(self) -> dict[str, tf.Variable]:
-        """What a checkpoint needs."""
-        names = ("scale", "num_finite", "skipped")
-        return {name: getattr(self, name) for name in names}
+        }
+        self.scale, self.num_finite, self.skipped = self.variables.values()
 
     def begin_again(self) -> None:
         """Goes back to where it began."""
