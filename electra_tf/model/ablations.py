@@ -247,9 +247,7 @@ class TwoTowerGenerator(encoder.Layer):
         self.right_to_left = encoder.Encoder(
             config, "generator_rtl", embeddings, "right_to_left"
         )
-
-    def build_towers(self):
-        """Builds the towers outside this layer's scope, as they are named."""
+        # Outside this layer's scope, as they are named.
         self.left_to_right.build()
         self.right_to_left.build()
         self.built = True
@@ -276,7 +274,6 @@ class TwoTowers(electra.PretrainingModel):
     def _build_generator(self):
         config = self.config.generator
         self.generator = TwoTowerGenerator(config, self._shared_embeddings())
-        self.generator.build_towers()
         self.cloze_predictions = electra.MaskedLmHead(
             config,
             self.generator.left_to_right.embeddings,
