@@ -130,14 +130,7 @@ class PretrainingData:
           A dataset of {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L]
           and "noise": masking.Noise.
         """
-
         start = first_step * shard.local_parts
-        if self.in_graph:
-            return (
-                self._batches_in_graph(batch_size, start, shard)
-                .prefetch(replicas.PREFETCHED_BATCHES)
-                .with_options(replicas.UNTUNED)
-            )
 
         def load(index):
             positions = draws.positions_of(shard, index, batch_size)
@@ -148,12 +141,14 @@ class PretrainingData:
             serialized.set_shape([batch_size])
             return self._with_noise(serialized, positions, records)
 
-        return (
-            tf.data.Dataset.counter(start)
-            .map(load, num_parallel_calls=_PARALLEL_CALLS, deterministic=True)
-            .prefetch(replicas.PREFETCHED_BATCHES)
-            .with_options(replicas.UNTUNED)
-        )
+        if self.in_graph:
+            batches = self._batches_in_graph(batch_size, start, shard)
+        else:
+            batches = tf.data.Dataset.counter(start).map(
+                load, num_parallel_calls=_PARALLEL_CALLS, deterministic=True
+            )
+        ahead = batches.prefetch(replicas.PREFETCHED_BATCHES)
+        return ahead.with_options(replicas.UNTUNED)
 
     def _batches_in_graph(
         self, batch_size: int, start: int, shard: replicas.Shard
