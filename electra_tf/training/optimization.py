@@ -375,8 +375,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         dense = [tf.cast(tf.convert_to_tensor(g), tf.float32) for g, _ in pairs]
         norm = tf.linalg.global_norm(
             [
+                # The original looks segments up by a matrix product, so that
+                # words alone have sparse gradients.
                 tf.cast(g.values, tf.float32)
-                if self._counts_unmerged_rows(g, v)
+                if self.clip_norm_of_unmerged_rows
+                and isinstance(g, tf.IndexedSlices)
+                and encoder.is_word_embeddings(v.path)
                 else merged
                 for (g, v), merged in zip(pairs, dense, strict=True)
             ]
@@ -390,15 +394,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 tf.cast(~tf.math.is_finite(norm), self.iterations.dtype)
             )
         return norm
-
-    def _counts_unmerged_rows(self, gradient, variable) -> bool:
-        # The original looks segments up by a matrix product, so that words
-        # alone have sparse gradients.
-        return (
-            self.clip_norm_of_unmerged_rows
-            and isinstance(gradient, tf.IndexedSlices)
-            and encoder.is_word_embeddings(variable.path)
-        )
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         """Does nothing: `apply_summed` takes sums."""
