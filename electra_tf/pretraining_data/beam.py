@@ -258,7 +258,6 @@ class _BuildFile(beam.DoFn):
         )
 
     def process(self, element: corpus.CorpusFile) -> Iterator[_Keyed]:
-        """Builds one file."""
         import tensorflow as tf
 
         build = self._task.build

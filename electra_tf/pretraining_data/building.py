@@ -409,7 +409,6 @@ def _find_duplicates(
     parts: Sequence[parts_lib.Part],
     build: manifest_lib.Build,
 ) -> list[parts_lib.Part]:
-    """Looks for documents that repeat earlier ones."""
     parts = [
         part._replace(path=os.path.join(folder, f"fingerprints-{i}"))
         for i, part in enumerate(parts)
@@ -568,7 +567,6 @@ class Crew:
             self._progress = None
 
     def _report(self, done: dict[str, int]) -> None:
-        """Shows what a run has done so far."""
         counts = self._counts
         counts.update(done)
         if self._progress is None:
@@ -610,7 +608,6 @@ _builder: parts_lib.PartBuilder | None = None
 
 
 def _start_worker(*choices) -> None:
-    """Sets up what a process of the crew works with."""
     global _builder
     parent = multiprocessing.parent_process()
     assert parent is not None

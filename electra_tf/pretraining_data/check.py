@@ -151,7 +151,6 @@ def report_on_text(
 
 
 def _check_words(report, counts: collections.Counter[str], tokenizer) -> None:
-    """Looks for words that become [UNK]."""
     pieces = tokenizer.tokenize(tf.constant(list(counts), tf.string)).to_list()
     num_pieces = 0
     unknown: collections.Counter[str] = collections.Counter()

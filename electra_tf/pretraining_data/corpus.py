@@ -346,8 +346,6 @@ def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 class _CountedFile(io.FileIO):
-    """Counts and digests what is read."""
-
     def __init__(self, path: str, digest):
         super().__init__(path)
         self.num_bytes = 0
@@ -362,7 +360,6 @@ class _CountedFile(io.FileIO):
 
 
 def _pyarrow(kind: str) -> Any:
-    """The package that reads files of a kind."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -518,7 +515,6 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
 
 
 def _text_of(content: str, field: str) -> str:
-    """The text in a field of a JSON object."""
     value = json.loads(content, object_pairs_hook=each_once)
     if not isinstance(value, dict):
         raise ValueError("it is no object")

@@ -176,7 +176,6 @@ class CachingLineTokenizer:
     MAX_CHARACTERS = 32
 
     def __init__(self, tokenizer: tokenization.FullTokenizer):
-        """Starts with nothing to remember."""
         self._tokenizer = tokenizer
         self._memory: dict[str, bytes] = {}
         self._older: dict[str, bytes] = {}
