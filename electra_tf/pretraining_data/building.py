@@ -45,7 +45,6 @@ SMALL_SHARD_BYTES = 64 << 10
 MIN_SHARDS = 8
 MAX_SHARDS = 1000
 
-_DEDUP_THRESHOLD = 0.8
 # Above this share the builder warns.
 _MAX_CUT = 0.2
 # In the folder of unfinished work: what is being moved out of it.
@@ -170,7 +169,7 @@ def add_local_flags(parser: argparse.ArgumentParser) -> None:
         type=arguments.number(
             float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
         ),
-        default=_DEDUP_THRESHOLD,
+        default=0.8,
         help="Share of runs of five words in common from which documents are "
         "near duplicates (default %(default)s).",
     )
