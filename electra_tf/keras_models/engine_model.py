@@ -23,7 +23,7 @@ from electra_tf import configs
 from electra_tf.finetuning import batches, recipe
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.keras_models import inputs, optimizers
-from electra_tf.keras_models.optimizers import FinetuningOptimizer, is_auto
+from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.tasks.features import Features
 from electra_tf.training import optimization, replicas
@@ -89,7 +89,7 @@ class EngineModel(TaskModel):
                 )
             scores = {
                 name: optimizers.directed(keras.metrics.Mean(name=name))
-                for name in (self.score_names if is_auto(metrics) else ())
+                for name in (self.score_names if metrics == "auto" else ())
             }
             if is_ours:  # The sum of the rows' losses is scaled.
                 kwargs["auto_scale_loss"] = False
@@ -104,8 +104,10 @@ class EngineModel(TaskModel):
             self.loss = self._compile_loss = self._compile_metrics = None
             super().compile(
                 optimizer=optimizer,
-                loss=None if is_auto(loss) else loss,
-                metrics=self.default_metrics() if is_auto(metrics) else metrics,
+                loss=None if loss == "auto" else loss,
+                metrics=self.default_metrics()
+                if metrics == "auto"
+                else metrics,
                 **({"jit_compile": False} | kwargs),
             )
         # Made anew by `compile_from_config`.

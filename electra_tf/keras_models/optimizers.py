@@ -13,11 +13,6 @@ from electra_tf.training import optimization, replicas
 from electra_tf.training.numpy_functions import numpy_function
 
 
-def is_auto(value: typing.Any) -> bool:
-    """Whether an argument was left to the model."""
-    return isinstance(value, str) and value == "auto"
-
-
 def asked_config(
     optimizer: typing.Any,
     learning_rate: float | None,
@@ -25,7 +20,7 @@ def asked_config(
     default: configs.OptimizerConfig,
 ) -> configs.OptimizerConfig | None:
     """The paper's optimizer that `compile` was asked for; None for another."""
-    if is_auto(optimizer):
+    if optimizer == "auto":
         optimizer = default
     if not isinstance(optimizer, configs.OptimizerConfig):
         if learning_rate is not None or num_train_steps is not None:

@@ -20,7 +20,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.keras_models import checkpoints, inputs, optimizers
+from electra_tf.keras_models import checkpoints, inputs
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.encoder import Encoder, WholeModel
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -361,7 +361,7 @@ class TaskModel(WholeModel):
         }
         description = {} if task is None else task.description()
         kwargs |= cls._arguments_of(description)
-        is_auto = optimizers.is_auto(preprocessor)
+        is_auto = preprocessor == "auto"
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoint.required_sizes(source)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.keras_models import inputs, optimizers
+from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
 from electra_tf.tasks import tagging
@@ -57,7 +57,7 @@ class TokenClassifier(EngineModel):
     def compile(self, optimizer="auto", loss="auto", **kwargs):
         """See `EngineModel.compile`; `weighted_metrics` leave padding out."""
         metrics = kwargs.get("metrics", "auto")
-        if metrics and not optimizers.is_auto(metrics):
+        if metrics and metrics != "auto":
             errors.warn(
                 "metrics= counts padding as words, here and in evaluate: "
                 "weighted_metrics= leaves it out"
