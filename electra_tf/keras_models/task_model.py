@@ -171,12 +171,6 @@ class TaskModel(WholeModel):
             return self.encoder_config.max_position_embeddings
         return self.preprocessor.max_seq_length
 
-    @property
-    def _longest(self) -> int:
-        """Tokens of a row that are read."""
-        windows = self.windows
-        return windows.most_tokens if windows else self.max_seq_length
-
     def set_options(self, **options) -> None:
         """Remembers what training tells of the task."""
         self.head = dataclasses.replace(
@@ -206,17 +200,17 @@ class TaskModel(WholeModel):
           <...>[N, ...]; names of the task's own begin with the task's.
         """
         first, tokenizer = rows[0], self.preprocessor.tokenizer
+        longest = self.max_seq_length
         if self.windows is not None:
-            features = features_lib.whole_texts(
-                first, tokenizer, self.windows.most_tokens
-            )
+            longest = self.windows.most_tokens
+            features = features_lib.whole_texts(first, tokenizer, longest)
         else:
             second = rows[1] if len(rows) == 2 else [None] * len(first)
             features = features_lib.text_features(
-                first, second, tokenizer, self.max_seq_length
+                first, second, tokenizer, longest
             )
         for line in features_lib.remarks(
-            features, tokenizer, rows, self._longest, "see max_seq_length"
+            features, tokenizer, rows, longest, "see max_seq_length"
         ):
             errors.warn(line)
         if y is not None:
