@@ -92,7 +92,6 @@ def _start_generator(config, vocab, model) -> None:
 def _start_all(
     config, vocab, model, optimizer, global_step, loss_scale
 ) -> None:
-    """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
     local_path = hub.local_path(path)
     checkpoint = reading.read_checkpoint(local_path)

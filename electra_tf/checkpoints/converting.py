@@ -171,7 +171,6 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
 
 
 def _describe(checkpoint: Checkpoint) -> None:
-    """Says what was read."""
     rows = {}
     for scope, config in checkpoint.encoders.items():
         rows["discriminator" if scope == "electra" else scope] = (

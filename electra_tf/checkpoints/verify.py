@@ -123,7 +123,6 @@ def _outputs(checkpoint, inputs) -> dict:
 
 
 def _task_outputs(head, kind, inputs, sequence) -> dict:
-    """Of the fine-tuned head."""
     if kind == "question_answering":
         if head.config.joint_prediction:
             return {}

@@ -277,7 +277,6 @@ class EngineModel(TaskModel):
         return False
 
     def _checked(self, x, y=None):
-        """Token ids as given, or an error."""
         return inputs.checked(x, y, self.encoder_config, self.num_label_values)
 
     def _columns(self, x, y, sample_weight, batch_size, prefix=""):

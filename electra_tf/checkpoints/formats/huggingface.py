@@ -178,7 +178,6 @@ def forward(
 
 
 def _read_model(folder: str) -> Checkpoint:
-    """Reads one directory."""
     path = os.path.join(folder, CONFIG_FILE)
     config = _read_config(path)
     # An ElectraModel has no prefix, and a head beside it none either.
@@ -263,7 +262,6 @@ def _read_config(path: str) -> dict:
 def _join(
     folder: str, generator: Checkpoint, discriminator: Checkpoint
 ) -> Checkpoint:
-    """One checkpoint of two models."""
     if generator.generator is None or discriminator.discriminator is None:
         raise CheckpointError(
             f"Expected an ElectraForMaskedLM in {folder}/generator and another "

@@ -220,7 +220,6 @@ def use_exact_gelu(backbone) -> None:
 
 
 def _load(path: str):
-    """The backbone of a preset."""
     import keras_hub
 
     preset = read_json(os.path.join(path, CONFIG_FILE), config=dict)

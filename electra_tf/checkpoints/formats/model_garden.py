@@ -255,7 +255,6 @@ def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
 
 
 def _open(path: str | os.PathLike) -> _Graph:
-    """The objects, after a look at what they are."""
     prefix = tensor_files.find(path)
     received = "no file that ends in .index"
     if prefix is not None:
