@@ -19,7 +19,7 @@ BUDGETS = {
     "electra_tf": 2962,
     "electra_tf/checkpoints": 4389,
     "electra_tf/command_line": 2128,
-    "electra_tf/finetuning": 3479,
+    "electra_tf/finetuning": 3482,
     "electra_tf/inference": 1065,
     "electra_tf/keras_models": 3784,
     "electra_tf/model": 4487,

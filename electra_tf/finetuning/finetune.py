@@ -142,6 +142,9 @@ class Trainer:
       strategy: Where the replicas are.
     """
 
+    engine: engine_lib.Engine
+    evaluator: evaluation.Evaluator
+
     def __init__(self, strategy: tf.distribute.Strategy):
         self.strategy = strategy
         self._plan: TrialPlan | None = None
