@@ -123,6 +123,8 @@ def known_flags() -> dict[str, set[str]]:
     sections = re.split(r"^## ([\w-]+)$", page, flags=re.M)
     found = {}
     for verb, text in zip(sections[1::2], sections[2::2], strict=True):
+        if verb in ("pretrain", "adapt", "finetune"):
+            text += sections[0]  # Those of every run.
         entries = re.findall(r"^\* `(.+?)`", text, re.M)
         names = re.findall(r"--([\w-]+)", " ".join(entries))
         found[verb] = {name.replace("-", "_") for name in ("help", *names)}
