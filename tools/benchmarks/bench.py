@@ -98,6 +98,16 @@ def _able(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     return able
 
 
+def _check(name: str, answer: contest.Answer, first_loss: float) -> None:
+    """Refuses a training that starts from another loss than the others."""
+    loss = answer.get("loss", first_loss)
+    if first_loss and not abs(loss / first_loss - 1) < 0.2:
+        raise ValueError(
+            f"{name}: expected a first loss near {first_loss:.2f}. Received: "
+            f"{loss:.2f}"
+        )
+
+
 def _measure(args: argparse.Namespace) -> dict[str, list[contest.Answer]]:
     """Has the contestants take their turns."""
     benchmark = BENCHMARKS[args.benchmark]
@@ -118,8 +128,8 @@ def _measure(args: argparse.Namespace) -> dict[str, list[contest.Answer]]:
                 )
             for process in processes.values():
                 process.ask(1)
-            for process in processes.values():
-                process.answer()
+            for name, process in processes.items():
+                _check(name, process.answer(), settings.get("first_loss", 0))
             for process in processes.values():
                 process(args.num_warm_up_steps)
             rounds = contest.take_turns(

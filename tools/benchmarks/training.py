@@ -1,6 +1,7 @@
 """Training: a step of electra_tf beside others' on the same rows."""
 
 import dataclasses
+import math
 from typing import Any
 
 import contest
@@ -112,6 +113,8 @@ def _prepare_pretraining(args) -> dict[str, Any]:
         "discriminator": dataclasses.asdict(config.encoder),
         "generator": dataclasses.asdict(config.generator),
         "special_ids": [0, *SPECIAL_IDS],
+        "first_loss": math.log(config.encoder.vocab_size)
+        + config.disc_weight * math.log(2),
     }
 
 

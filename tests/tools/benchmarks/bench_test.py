@@ -43,7 +43,7 @@ def toy(monkeypatch):
         },
         chosen=("slow", "absent", "quick"),
         against=("slow", "absent"),
-        prepare=lambda args: {},
+        prepare=lambda args: {"first_loss": 2.0},
         flags={"batch_size": (8, "examples of a step")},
         per_step="batch_size",
     )
