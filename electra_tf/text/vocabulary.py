@@ -245,7 +245,13 @@ def load(vocab_file: str | os.PathLike) -> Vocabulary:
             f"{' and '.join(TREATMENT)}. Received: {path!r}."
         )
     if "text_cleaning" in settings:
+        from electra_tf.text import cleaning  # Imports TensorFlow.
+
         known["text_cleaning"] = settings["text_cleaning"]
+        try:
+            cleaning.check(known["text_cleaning"])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     if settings.get(_DIGEST) not in (None, digest(tokens)):
         raise ValueError(
             f"Expected the tokens that {path!r} was written with. Received: "

@@ -239,6 +239,11 @@ def test_load_settings(settings_file):
             '{"do_lower_case": 1, "strip_accents": true}',
             "true or false for do_lower_case",
         ),
+        (
+            '{"do_lower_case": false, "strip_accents": false, '
+            '"text_cleaning": "soap"}',
+            "vocab.txt.json: Expected.*'soap'",
+        ),
         (None, "vocabulary's settings .*json"),
     ],
 )
