@@ -165,10 +165,10 @@ def read_rows(
     splits = [split for split in task.splits() if split not in unwanted]
     missing = [split for split in wanted if split not in splits]
     if missing or not splits:
+        received = f"none of the split {missing[0]!r}" if missing else "none"
         raise errors.ConfigError(
             f"Expected the files of the task {task.name!r} in "
-            f"{task.looked_in}. Received: none of the split "
-            f"{missing[0] if missing else 'dev'!r}"
+            f"{task.looked_in}. Received: {received}"
         )
     examples = {split: task.read_examples(split) for split in splits}
     return TaskData(
