@@ -9,6 +9,7 @@ fields of each configuration, from its docstring. tests/docs_test.py compares.
 import concurrent.futures
 import dataclasses
 import inspect
+import itertools
 import os
 import pathlib
 import re
@@ -133,6 +134,23 @@ def _line(flag: str, what: str) -> str:
     return f"* `{flag}`: {clause}\n" if clause else f"* `{flag}`\n"
 
 
+def _own(entries: dict[str, str]) -> str:
+    """Flags of a run: the page of the configuration describes its fields."""
+    classes = itertools.chain.from_iterable(_CONFIGS.values())
+    fields = {f.name for cls in classes for f in dataclasses.fields(cls)}
+    lines, names = [], []
+    for entry in entries.items():
+        line = _line(*entry)
+        flag = line.split("`")[1]
+        if flag.split()[0].lstrip("-").replace("-", "_") in fields:
+            names.append(f"`{flag}`")
+        else:
+            lines.append(line)
+    return "".join(lines) + (
+        f"* Fields of the [configuration](config.md): {', '.join(names)}\n"
+    )
+
+
 def cli() -> str:
     """The page of the commands."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -141,13 +159,16 @@ def cli() -> str:
     common = set.intersection(*(set(entries[v].items()) for v in _RUNS))
     parts = [_CLI, f"## Every run\n\n`{'`, `'.join(_RUNS)}` take these:\n"]
     runs = entries[_RUNS[0]].items()
-    parts.append("".join(_line(*e) for e in runs if e in common))
+    parts.append(_own({k: v for k, v in runs if (k, v) in common}))
     for verb, some in entries.items():
         door = verbs.VERBS[verb]
         door = door if "/" in door else f"python -m {door}"
         parts.append(f"## {verb}\n\n{verbs.first_line(verb)} (`{door}`)\n")
-        own = [e for e in some.items() if verb not in _RUNS or e not in common]
-        parts.append("".join(_line(*entry) for entry in own))
+        if verb in _RUNS:
+            own = {k: v for k, v in some.items() if (k, v) not in common}
+            parts.append(_own(own))
+        else:
+            parts.append("".join(_line(*entry) for entry in some.items()))
     return "\n".join(parts)
 
 

@@ -124,8 +124,8 @@ def known_flags() -> dict[str, set[str]]:
     found = {}
     for verb, text in zip(sections[1::2], sections[2::2], strict=True):
         if verb in ("pretrain", "adapt", "finetune"):
-            text += sections[0]  # Those of every run.
-        entries = re.findall(r"^\* `(.+?)`", text, re.M)
+            text += sections[0].partition("## Every run")[2]
+        entries = re.findall(r"`(--.+?)`", text)
         names = re.findall(r"--([\w-]+)", " ".join(entries))
         found[verb] = {name.replace("-", "_") for name in ("help", *names)}
     return found
