@@ -2,6 +2,7 @@
 
 import abc
 
+import keras
 import tensorflow as tf
 
 from electra_tf.serving import inputs
@@ -16,6 +17,9 @@ WORDS = "words"
 # <bool>[B], an output of those that take texts: whether a row was not read to
 # its end.
 TRUNCATED = "truncated"
+# Of weights that a graph holds as constants, which oneDNN lays out for its
+# products once. It lays out a variable in each call, but takes less memory.
+MOST_BYTES = 2**28
 
 
 class ServedModel(tf.Module, abc.ABC):
@@ -37,11 +41,21 @@ class ServedModel(tf.Module, abc.ABC):
         # Offsets are those of cleaned text, where text is cleaned.
         self.plain_tokenizer = self.tokenizer.without_cleaning()
         self.vocab_asset = tf.saved_model.Asset(source.vocab_file)
-        # A Keras 3 model loses layers that it holds in lists when it is saved;
-        # its variables in a list of their own do not.
-        self.model_variables = [v.value for v in source.keras_variables]
         self.input_names = ("text", "text_pair")[: 1 + source.has_pairs]
-        self._run = inputs.in_parts(self.compute, self.TOKENS_AT_ONCE)
+        variables = source.keras_variables
+        values = [(v, v.numpy()) for v in variables]
+        if sum(value.nbytes for _, value in values) > MOST_BYTES:
+            values = []
+            # A Keras 3 model loses layers that it holds in lists when it is
+            # saved; its variables in a list of their own do not.
+            self.model_variables = [v.value for v in variables]
+
+        def compute(features: Tensors) -> Tensors:
+            constants = [(v, tf.constant(value)) for v, value in values]
+            with keras.StatelessScope(state_mapping=constants):
+                return self.compute(features)
+
+        self._run = inputs.in_parts(compute, self.TOKENS_AT_ONCE)
 
     def compute(self, features: Tensors) -> Tensors:
         """The outputs [B, ...] for `ENCODER_FEATURES`: those of the head."""

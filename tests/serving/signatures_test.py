@@ -216,11 +216,20 @@ def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
     )
 
 
+def test_a_large_model_has_variables_for_constants(pairs, monkeypatch):
+    found, signatures = pairs
+    monkeypatch.setattr("electra_tf.serving.signatures.MOST_BYTES", 0)
+    large = saved_model.make_served_model(found).signatures()
+    request = {"text": strings(TEXTS), "text_pair": strings(PAIRS)}
+    answers = [x["serving_default"](**request) for x in (signatures, large)]
+    np.testing.assert_allclose(*(x["scores"] for x in answers), atol=1e-6)
+    assert signatures["tokens"].variables == ()
+    assert len(large["tokens"].variables) == len(found.keras_variables)
+
+
 def test_multi_label(serve):
     head = TaskHead("multi_label_classification", "letters", ("x", "y", "z"), 3)
-    found, signatures = serve(
-        dataclasses.replace(models.finetuned(), head=head)
-    )
+    found, _ = serve(dataclasses.replace(models.finetuned(), head=head))
     features = packed(found, TEXTS)
     # About half of the texts get each label.
     (bias,) = (
@@ -229,6 +238,7 @@ def test_multi_label(serve):
     logits = outputs_of(found, features)["logits"]
     bias.assign(bias - tf.reduce_mean(logits, axis=0))
     expected = tf.sigmoid(outputs_of(found, features)["logits"]).numpy()
+    signatures = saved_model.make_served_model(found).signatures()
     answer = signatures["serving_default"](text=strings(TEXTS))
     np.testing.assert_allclose(answer["scores"], expected, atol=1e-5)
     assert [label.decode() for label in answer["label"].numpy()] == [
