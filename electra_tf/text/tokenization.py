@@ -279,29 +279,47 @@ class FullTokenizer(tf.Module):
                 values, row_splits, validate=False
             )
 
+        num_bytes, is_dropped_mark = self._bytes_of_characters(text)
         first, last = _characters_of_bytes(
-            self._bytes_of_characters(text),
+            num_bytes,
             by_row(first_byte + tf.cast(starts.values, tf.int32)),
             by_row(first_byte + ends_in_word - 1),
         )
-        return by_row(pieces.values), by_row(first), by_row(last + 1)
+        first, last = by_row(first), by_row(last)
+        # A mark that is dropped belongs to the character before it.
+        in_row = tf.repeat(num_bytes.row_starts(), last.row_lengths())
+        in_row = tf.cast(in_row, tf.int32)
+        ends = tf.gather(
+            _ends_with_marks(is_dropped_mark), last.flat_values + in_row
+        )
+        return by_row(pieces.values), first, by_row(ends - in_row)
 
-    def _bytes_of_characters(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Bytes <int32>[B, (characters)] that each leaves in the words."""
+    def _bytes_of_characters(
+        self, text: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """What each character leaves in the words.
+
+        Returns:
+          Its bytes <int32>[B, (characters)], and whether it is a mark that
+          leaves none, <bool>[B, (characters)].
+        """
         # Every step of `split_into_words` works on single characters, but for
         # the final sigma, which is as long as the other one.
         characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
         unique, index = tf.unique(characters.flat_values)
-        words = split_into_words(
-            tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8"),
-            self.do_lower_case,
-            self.strip_accents,
-        )
+        text = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
+        words = split_into_words(text, self.do_lower_case, self.strip_accents)
         num_bytes = tf.reduce_sum(
             words.with_flat_values(tf.strings.length(words.flat_values)),
             axis=-1,
         )
-        return characters.with_flat_values(tf.gather(num_bytes, index))
+        is_mark = tf.strings.regex_full_match(text, _NONSPACING_MARKS)
+        return (
+            characters.with_flat_values(tf.gather(num_bytes, index)),
+            characters.with_flat_values(
+                tf.gather(is_mark & (num_bytes == 0), index)
+            ),
+        )
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of some ids, <int>[(tokens)], e.g. a row of `tokenize`."""
@@ -380,6 +398,15 @@ def _characters_of_bytes(
         character = tf.searchsorted(ends, byte, side="right")
         characters.append(character - tf.repeat(first_character, row_lengths))
     return characters
+
+
+def _ends_with_marks(is_mark: tf.RaggedTensor) -> tf.Tensor:
+    """The offset behind each character and the marks on it, <int32>[all]."""
+    # The first of a row begins anew, whatever it is.
+    position = tf.ragged.range(is_mark.row_lengths()).flat_values
+    is_new = ~is_mark.flat_values | (position == 0)
+    number = tf.cumsum(tf.cast(is_new, tf.int32))
+    return tf.searchsorted(number, number, side="right")
 
 
 def _truncate_pair(

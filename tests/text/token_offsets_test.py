@@ -62,6 +62,23 @@ def test_what_leaves_no_trace_is_counted(tokenizer):
     ]
 
 
+def test_dropped_marks_belong_to_the_character_before_them(tokenizer):
+    texts = "e\u0301, e\u0301\u0302e \u0301", "\u0301e"
+    if tokenizer.strip_accents:
+        assert spans(tokenizer, *texts) == [
+            [("e", (0, 2)), (",", (2, 3)), ("e", (4, 7)), ("##e", (7, 8))],
+            [("e", (1, 2))],
+        ]
+    else:
+        assert spans(tokenizer, *texts) == [
+            [
+                *(("[UNK]", (0, 2)), (",", (2, 3))),
+                *(("[UNK]", (4, 8)), ("[UNK]", (9, 10))),
+            ],
+            [("[UNK]", (0, 2))],
+        ]
+
+
 def test_random_characters(tokenizer):
     draw = random.Random(3)
     ranges = [(0, 0x3000), (0xAC00, 0xAD00)]
