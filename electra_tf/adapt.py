@@ -64,7 +64,7 @@ def _prepare(values) -> launch.Base | None:
     from electra_tf.text import vocabulary
 
     path = values.checkpoint
-    folder = os.path.expanduser(values.model_dir).rstrip(os.sep) + "_data"
+    folder = values.model_dir.rstrip(os.sep) + "_data"
     checkpoint = reading.read_checkpoint(
         path, values.vocab_file, values.do_lower_case
     )

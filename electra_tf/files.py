@@ -63,7 +63,7 @@ def read_bytes(path: str | os.PathLike, what: str) -> bytes:
     """
     import tensorflow as tf  # Others here must do without.
 
-    path = os.fspath(path)
+    path = os.path.expanduser(path)
     try:
         with tf.io.gfile.GFile(path, "rb") as reader:
             return reader.read()

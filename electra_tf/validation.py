@@ -6,6 +6,7 @@ No TensorFlow is imported here, as in `configs`.
 import dataclasses
 import json
 import math
+import os
 import re
 import reprlib
 import sys
@@ -24,8 +25,8 @@ def check_types(config) -> None:
     With them the rules that stand in a type, such as `Positive[int]`.
 
     Args:
-      config: A dataclass; whole numbers among its floats become floats, and
-        whole floats among its ints become ints.
+      config: A dataclass; whole numbers among its floats become floats, whole
+        floats among its ints become ints, and "~" becomes the home folder.
 
     Raises:
       ConfigError: If a value is of another type, or breaks the rule of its own.
@@ -45,6 +46,8 @@ def check_types(config) -> None:
             value = float(value)
         elif int in options and type(value) is float and value.is_integer():
             value = int(value)  # 1e6 steps
+        elif isinstance(value, str):  # Globs are separated by commas.
+            value = ",".join(map(os.path.expanduser, value.split(",")))
         object.__setattr__(config, name, value)
         if type(value) is int and int in options and abs(value) >= 2**63:
             raise errors.ConfigError(

@@ -27,7 +27,7 @@ def local_path(path: str | os.PathLike) -> str:
     Raises:
       CheckpointError: If it is neither in the cache nor to be had.
     """
-    path = os.fspath(path)
+    path = os.path.expanduser(path)
     if not path.startswith(HANDLE):
         return path
     match = _HANDLE.fullmatch(path)

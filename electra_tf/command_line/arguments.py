@@ -42,6 +42,7 @@ class ArgumentParser(argparse.ArgumentParser):
         for place, arg in enumerate(args[:end]):
             if arg.startswith("--"):
                 flag, equals, value = arg.partition("=")
+                value = os.path.expanduser(value)  # No shell does it here.
                 args[place] = flag.replace("_", "-") + equals + value
         return super().parse_known_args(args, namespace)
 

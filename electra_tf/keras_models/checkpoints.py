@@ -65,7 +65,7 @@ def write(
       CheckpointError: If the format cannot hold it, or the vocabulary is not
         that of the embedding table.
     """
-    path = os.fspath(path)
+    path = os.path.expanduser(path)
     if format not in reading.FORMATS:
         raise ValueError(
             f"Expected format to be one of {', '.join(reading.FORMATS)}. "

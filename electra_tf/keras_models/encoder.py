@@ -60,7 +60,7 @@ class WholeModel(keras.Model):
 
     def save(self, filepath, overwrite=True, **kwargs):
         """See `keras.Model.save`; the file is the old one or whole."""
-        path = os.fspath(filepath)
+        path = os.path.expanduser(filepath)
         is_there = path.endswith(".keras") and os.path.isfile(path)
         if not (is_there and overwrite):  # Keras asks where not.
             super().save(path, overwrite, **kwargs)

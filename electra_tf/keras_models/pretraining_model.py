@@ -278,7 +278,7 @@ class PretrainingModel(encoder_lib.WholeModel):
         Its `dataset(batch_size)` is what `fit` takes.
         """
         return batches.PretrainingData(
-            os.fspath(pattern),
+            os.path.expanduser(pattern),
             self.config,
             self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
             shuffle=not heldout,

@@ -542,4 +542,6 @@ class TaskModel(WholeModel):
 
         with tempfile.TemporaryDirectory() as folder:
             self.save_checkpoint(folder)
-            return saved_model.export(folder, os.fspath(path), **kwargs)
+            return saved_model.export(
+                folder, os.path.expanduser(path), **kwargs
+            )

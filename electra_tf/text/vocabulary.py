@@ -116,7 +116,7 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
       ValueError: If the file cannot be read or is not UTF-8, or
         `validate_vocab` refuses it.
     """
-    vocab_file = os.fspath(vocab_file)
+    vocab_file = os.path.expanduser(vocab_file)
     content = read_bytes(vocab_file, "vocabulary file")
     try:
         text = content.decode("utf-8")

@@ -27,6 +27,13 @@ def test_a_switch_takes_a_value_or_none(argv, value):
     assert parser.parse_args(argv).has_header is value
 
 
+def test_a_home_is_found_behind_an_equals_sign(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    parser = arguments.ArgumentParser(prog="build")
+    parser.add_values(str, model_dir="Of a run.")
+    assert parser.parse_args(["--model_dir=~/m"]).model_dir == "/home/me/m"
+
+
 @pytest.mark.parametrize(
     ("flag", "line"),
     [

@@ -178,7 +178,8 @@ def test_nothing_is_left_of_an_earlier_load(gin_file):
 def test_a_byte_order_mark_and_a_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "run.gin").write_text(PRETRAINING, encoding="utf-8-sig")
-    assert load("~/run.gin").model.encoder.vocab_size == 20
+    run = load("~/run.gin", params=["RunConfig.model_dir = '~/a,~/b'"]).run
+    assert run.model_dir == f"{tmp_path}/a,{tmp_path}/b"
 
 
 def test_refuses_a_missing_file():
