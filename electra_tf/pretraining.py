@@ -178,11 +178,11 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
             )
     for part in filter(None, (train_data, heldout_data)):
         manifest.refuse_unfinished(part.records.files)
-        if part.share_of_padding() == 1.0:
+        if part.sampled_ids <= {0, vocab.cls_token_id, vocab.sep_token_id}:
             raise errors.DataError(
-                "Expected tokens to learn from. Received: padding alone, an "
-                f"input_mask of 0 everywhere, in {part.records.files[0]} and "
-                f"all of {len(part.records.files)} file(s)"
+                "Expected tokens to learn from. Received: padding, [CLS] and "
+                f"[SEP] alone in {part.records.files[0]} and all of "
+                f"{len(part.records.files)} file(s)"
             )
     return _Inputs(vocab, train_data, heldout_data, num_eval_steps)
 

@@ -156,13 +156,17 @@ def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
 
-def test_padding_alone_is_not_trained_on(tmp_path):
+@pytest.mark.parametrize(
+    ("ids", "mask"), [([5], [0]), ([0], [1]), ([helpers.CLS, helpers.SEP], [1])]
+)
+def test_records_without_text_are_not_trained_on(tmp_path, ids, mask):
     row = helpers.row(1)
-    row["input_mask"] = [0] * len(row["input_mask"])
+    half = len(row["input_ids"]) // 2
+    row |= {"input_ids": (2 * ids)[:2] * half, "input_mask": mask * 2 * half}
     path = helpers.write_tfrecords(tmp_path / "a.tfrecord", [row] * 4)
     vocab_file = helpers.write_vocab(tmp_path)
     config = changed("data", train_files=path, vocab_file=vocab_file)
-    with pytest.raises(errors.DataError, match="padding alone"):
+    with pytest.raises(errors.DataError, match="alone"):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
 

@@ -45,6 +45,7 @@ class PretrainingData:
     Attributes:
       digest: SHA-256 of where the records begin and of those that are looked
         at before a run: the same for the same files in another folder.
+      sampled_ids: The token ids in these.
 
     Raises:
       DataError: If files are missing, damaged or do not fit the model.
@@ -340,6 +341,7 @@ class PretrainingData:
         digest = hashlib.sha256(self.records.first_records.tobytes())
         digest.update(self.records.offsets.tobytes())
         self._num_tokens = self._num_real_tokens = 0
+        self.sampled_ids: set[int] = set()
         for start in range(0, len(records), records_lib.NUM_CHECKED):
             some = records[start : start + records_lib.NUM_CHECKED]
             serialized, features = self._read_and_parse(some)
@@ -347,6 +349,7 @@ class PretrainingData:
             mask = features["input_mask"]
             self._num_tokens += mask.size
             self._num_real_tokens += int(mask.sum())
+            self.sampled_ids.update(features["input_ids"][mask == 1].tolist())
         self.digest = digest.hexdigest()
 
     def refuse_bad_batches(

@@ -297,7 +297,9 @@ def _odd_rows(
 def _describe(report, padding, id_counts, vocab, duplicates) -> None:
     """Facts of all records, and what is wrong with them together."""
     num_tokens = id_counts.sum()
-    special = id_counts[[vocab.cls_token_id, vocab.sep_token_id]].sum()
+    special = id_counts[[0, vocab.cls_token_id, vocab.sep_token_id]].sum()
+    if special == num_tokens:
+        report.errors.append("padding, [CLS] and [SEP] alone: nothing to learn")
     unknown = id_counts[vocab.unk_token_id] / max(num_tokens - special, 1)
     report.facts["tokens"] = (
         f"{num_tokens:,}; {padding:.1%} of the positions are padding"

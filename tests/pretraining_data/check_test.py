@@ -183,6 +183,11 @@ def test_duplicates_and_unknown_tokens(folder, rows):
     helpers.write_tfrecords(folder / "a.tfrecord", rows)
     (error,) = check(folder).errors
     assert "of the text's tokens are [UNK], from which nothing" in error
+    for row in rows:
+        known = (helpers.CLS, helpers.SEP)
+        row["input_ids"] = [i * (i in known) for i in row["input_ids"]]
+    helpers.write_tfrecords(folder / "a.tfrecord", rows)
+    assert "nothing to learn" in check(folder).errors[0]
 
 
 def test_a_run_of_another_vocabulary(folder, rows):
