@@ -13,6 +13,7 @@ Shapes: B lines, L length of a packed input.
 
 import collections
 import dataclasses
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -30,6 +31,9 @@ ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 _UNSPELLABLE = "\x7f"
 # Above this share of words that are changed, or lost, it is said.
 _MAX_LOST = 0.01
+# Scripts without spaces between words, and letters that are a sentence there.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_LONG = 30
 
 
 def _character_class(*tables: str) -> str:
@@ -459,7 +463,9 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
         words = line.split()
         num_words += len(words)
         num_letters += sum(map(len, words))
-        too_long += (n for n in map(len, words) if n > most)
+        for word in words:
+            if len(word) > (_LONG if _UNSPACED.search(word) else most):
+                too_long.append(len(word))
         if strips_accents and not line.isascii():
             changed.update(word for word in words if _stripped(word) != word)
     if changed.total() > _MAX_LOST * num_words:
@@ -473,6 +479,7 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
     if sum(too_long) > _MAX_LOST * num_letters:
         yield (
             f"{sum(too_long) / num_letters:.1%} of the text is in "
-            f"{len(too_long)} word(s) of more than {most} letters, each of "
-            "which becomes one [UNK]: put spaces between its words"
+            f"{len(too_long)} word(s) of more than {most} letters, or {_LONG} "
+            "of Thai, Lao, Burmese or Khmer, each of which is one word to the "
+            "tokenizer, or [UNK]: put spaces between its words"
         )

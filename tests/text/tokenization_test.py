@@ -341,3 +341,10 @@ def test_uncased_whatever_the_vocabulary(tmp_path):
     found = tokenizer.tokenize_uncased(["Café $x", "x中", "X\u200b X"])
     # Ideographs are parts of words.
     assert found.to_list() == [[8, 21, 19], [1], [19, 19]]
+
+
+def test_a_line_of_thai_without_spaces_is_said():
+    thai = "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22" * 5
+    (line,) = tokenization.lost_text(["w" * 100, thai], False)
+    assert line.startswith("25.9% of the text is in 1 word(s)")
+    assert not [*tokenization.lost_text(["w" * 100, thai[:30]], False)]
