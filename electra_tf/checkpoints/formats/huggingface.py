@@ -64,6 +64,7 @@ _FIELDS = {
     **dict.fromkeys(("model_type", "problem_type", "tokenizer_class"), str),
     "architectures": list[str],
     "id2label": dict,
+    heads.TAGGING_KEY: dict,
     _SCOPE_KEY: str,
 }
 _DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"

@@ -6,6 +6,7 @@ classification has one layer more than the original's; see `_both_signs`.
 Shapes: C labels, D hidden.
 """
 
+import dataclasses
 import re
 import typing
 from collections.abc import Mapping
@@ -40,6 +41,9 @@ _LAYERS = {
     "tagging": {"dense": "classifier"},
     "question_answering": {"dense": "qa_outputs"},
 }
+# Key of this package in config.json: a tagger's labels, and what its answers,
+# which id2label has, are made of.
+TAGGING_KEY = "electra_tagging"
 # The head there: a start and an end, each from its own token alone; no answer
 # where that of [CLS] is likelier than any.
 _QA_OPTIONS: dict[str, typing.Any] = {
@@ -94,8 +98,26 @@ def read_head(
             # Their tokenizer gives a tagger's words the segment 0.
             0 if kind == "tagging" else None,
         )
+        if kind == "tagging" and config.get(TAGGING_KEY):
+            head = _with_own_labels(head, dict(config[TAGGING_KEY]))
     named = {f"task_specific/{name}/{k}": v for k, v in tensors.items()}
     return head, named, set(names.values())
+
+
+def _with_own_labels(head: TaskHead, own: dict) -> TaskHead:
+    """A tagger with the labels that its tags are made of, if they still are."""
+    tagger = dataclasses.replace(head, labels=own.pop("labels"), options=own)
+    # Kinds may have other names in config.json.
+    is_last = (own["form"] or "").startswith("PER")
+    rows = (tagger.labels or (), tagger.tags or (), head.labels or ())
+    labels = (
+        label
+        if tag == name
+        else label[:2] + (name[:-2] if is_last else name[2:])
+        for label, tag, name in zip(*rows, strict=False)
+    )
+    tagger = dataclasses.replace(tagger, labels=tuple(labels))
+    return tagger if tagger.tags == head.labels else head
 
 
 def _kind(rest: Mapping[str, np.ndarray], config: dict) -> str | None:
@@ -166,9 +188,14 @@ def write_head(
             tensors[f"dense/{weight}"] = np.concatenate(both, axis=-1)
     else:
         labels = head.labels or _numbered(len(tensors["dense/bias"]))
+        # The same for two labels where a scheme says less than BIOES.
+        tags = head.tags or labels
         config["num_labels"] = len(labels)
-        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        config["label2id"] = {label: i for i, label in enumerate(labels)}
+        config["id2label"] = {str(i): tag for i, tag in enumerate(tags)}
+        config["label2id"] = {tag: tags.index(tag) for tag in tags}
+        if tags != labels:
+            kept = {k: head.options.get(k) for k in ("scheme", "form")}
+            config[TAGGING_KEY] = {"labels": labels} | kept
     if head.kind in PROBLEM_TYPES:
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in tensors:

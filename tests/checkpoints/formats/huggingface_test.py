@@ -141,6 +141,26 @@ def test_settings_travel_that_transformers_lacks(tmp_path, kind, settings):
     assert read.head.segment == (0 if kind == "tagging" else None)
 
 
+def test_a_tagger_has_the_tags_of_its_file_there(tmp_path):
+    labels = ("B-X", "I-X", "E-X", "S-X", "O")
+    options = {"scheme": "BIO", "form": "B-PER"}
+    settings = {"labels": labels, "options": options}
+    written = models.finetuned("tagging", 5, settings)
+    huggingface.write(written, str(tmp_path))
+    config = helpers.read_json(tmp_path / "config.json")
+    tags = ["B-X", "I-X", "I-X", "B-X", "O"]
+    assert list(config["id2label"].values()) == tags
+    assert config["label2id"] == {"B-X": 0, "I-X": 1, "O": 4}
+    assert reading.read_checkpoint(tmp_path).head == written.head
+    edit_tensors(tmp_path, dict)  # As transformers saves it.
+    head = reading.read_checkpoint(tmp_path).head
+    assert (head.labels, head.options) == (labels, options)
+    renamed = {str(i): tag.replace("X", "Y") for i, tag in enumerate(tags)}
+    edit_config(tmp_path, id2label=renamed)
+    head = reading.read_checkpoint(tmp_path).head
+    assert head.labels == ("B-Y", "I-Y", "E-Y", "S-Y", "O")
+
+
 @pytest.mark.parametrize(
     ("architecture", "kind"),
     [
