@@ -8,6 +8,8 @@ import typing
 from electra_tf.tasks.task import read_lines
 
 OUTSIDE = "O"
+# Where a word has no label, as in Hugging Face's data sets.
+NO_LABEL = "-100"
 
 
 class Sentence(typing.NamedTuple):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from electra_tf.model import task_head
-from electra_tf.tasks.conll import OUTSIDE
+from electra_tf.tasks.conll import NO_LABEL, OUTSIDE
 
 # Letter of a scheme -> that of BIOES: middle, last, unit, word.
 _LETTERS = {
@@ -81,7 +81,7 @@ def scheme_of(
     is_cut = False
     for tags in sentences:
         last, before = "", ""
-        for tag in [*tags, OUTSIDE]:
+        for tag in [*(tag for tag in tags if tag != NO_LABEL), OUTSIDE]:
             letter, kind = _parts(tag, form)
             letters.add(letter)
             goes_on = bool(kind) and kind == before

@@ -21,12 +21,9 @@ from electra_tf.tasks import (
     text_tasks,
 )
 from electra_tf.tasks import features as features_lib
-from electra_tf.tasks.conll import OUTSIDE, Sentence
+from electra_tf.tasks.conll import NO_LABEL, OUTSIDE, Sentence
 from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization, vocabulary
-
-# Where a word has no label, as in Hugging Face's data sets.
-NO_LABEL = "-100"
 
 PREFIXES = ("B-", "I-", "E-", "S-")
 
@@ -234,8 +231,8 @@ class TaggingTask(Task):
         """The labels that the tags of a sentence of a file become."""
         if self.is_token_level:
             return sentence.tags
-        # A word without a label ends the span before it.
-        tags = [OUTSIDE if t == NO_LABEL else t for t in sentence.tags]
+        # A span goes on behind a word without a label.
+        tags = [tag for tag in sentence.tags if tag != NO_LABEL]
         if not self.as_original:
             tags = [tag_schemes.as_bioes(tag, self.form) for tag in tags]
         if strange := [tag for tag in tags if not is_span_tag(tag)]:
@@ -245,10 +242,9 @@ class TaggingTask(Task):
                 f"row {sentence.row}."
             )
         to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
-        labels = bioes_tags(to_spans(tags), len(tags))
+        labels = iter(bioes_tags(to_spans(tags), len(tags)))
         return tuple(
-            NO_LABEL if tag == NO_LABEL else label
-            for tag, label in zip(sentence.tags, labels, strict=True)
+            tag if tag == NO_LABEL else next(labels) for tag in sentence.tags
         )
 
     # --- Features -------------------------------------------------------------

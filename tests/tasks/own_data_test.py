@@ -87,13 +87,13 @@ def test_multi_label(write, tokenizer):
 
 def test_tags_of_spans(write, tokenizer):
     files = {
-        "train": write("a.tsv", "a b\tPER-B PER-I\nc\t-\n"),
+        "train": write("a.tsv", "a d b\tPER-B -100 PER-I\nc\t-\n"),
         "dev": write("b.tsv", "b\tLOC-B\n"),
     }
     task = own_files.make_task("own", files, "tagging", has_header=False)
     assert task.labels == ["B-PER", "I-PER", "E-PER", "S-PER", "O"]
     train = task.read_examples("train")
-    assert [e.labels for e in train] == [("B-PER", "E-PER"), ("O",)]
+    assert [e.labels for e in train] == [("B-PER", "-100", "E-PER"), ("O",)]
     features = task.features(train, tokenizer, 8)
     assert features["own_labels"][0, :2].tolist() == [0, 2]
     message = "labels 'B-PER', .*: 'S-LOC' in .*b.tsv', .*row 1"

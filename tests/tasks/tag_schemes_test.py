@@ -54,6 +54,7 @@ def test_a_stray_tag():
         ("I-X I-X O B-Y", "BIO", True),
         ("I-X I-X B-X I-X O I-Y", "IOB1", False),
         ("B-X I-X E-X S-X O B-X E-X", "BIOES", False),
+        ("B-X -100 I-X O", "BIO", False),
         ("I-X E-X O B-X E-X S-X", "BIOES", True),
         ("B-X I-X O B-X E-X S-X", "BIOES", True),
         ("B-X O B-X E-X S-X", "BIOES", True),
