@@ -11,7 +11,7 @@ from electra_tf import errors
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
-from electra_tf.tasks import tagging
+from electra_tf.tasks import conll, tagging
 
 Words = list[list[str]]
 
@@ -41,6 +41,15 @@ class TokenClassifier(EngineModel):
     target_names = ("labels",)
     target_rank = 2
     score_names = ("accuracy",)
+
+    @property
+    def labels(self):
+        """Names of the labels, in the order of the outputs.
+
+        Those of a tagger that a command trained are in its file's scheme, in
+        which several outputs may have the same.
+        """
+        return self.head.tags or super().labels
 
     @classmethod
     def new_head(cls, kept, labels=None):
@@ -77,10 +86,11 @@ class TokenClassifier(EngineModel):
         task = tagging.TaggingTask(
             self.task_name,
             {},
-            is_token_level=True,
+            is_token_level=self.head.tags == self.head.labels,
             as_original=self.head.as_original,
-            labels=self.labels,
+            labels=self._labels.names,
         )
+        task.form = self.head.options.get("form") or task.form
         task.segment = self.head.segment_of_words()
         return task
 
@@ -95,27 +105,42 @@ class TokenClassifier(EngineModel):
         return rows
 
     def features(self, rows, y, name="y"):
-        labels = [[self.labels[0]] * len(words) for words in rows]
+        task, labels = self.task(), [[]] * len(rows)
         if y is not None:
             labels = _split_rows(y, name)
             inputs.rows(labels, name, len(rows))
         examples = []
         for row, (words, tags) in enumerate(zip(rows, labels, strict=True)):
-            if len(words) != len(tags):
+            if y is None:
+                names = (self._labels.names[0],) * len(words)
+            elif len(words) != len(tags):
                 raise ValueError(
                     f"Expected a label for each word in {name}. Received: "
                     f"{len(tags)} labels for the {len(words)} words of row "
                     f"{row}"
                 )
-            ids = [self._labels.known(value, name, row) for value in tags]
-            names = tuple(self.labels[i] for i in ids)
+            else:
+                names = self._names(tags, task, name, row)
             examples.append(tagging.TaggingExample(row, tuple(words), names))
-        features = self.task().features(
+        features = task.features(
             examples, self.preprocessor.tokenizer, self.max_seq_length
         )
         if y is None:
             del features[f"{self.task_name}_labels"]
         return features
+
+    def _names(self, tags: list, task, name: str, row: int) -> tuple[str, ...]:
+        """A row's labels as the head has them; spans are in any scheme."""
+        none = tagging.NO_LABEL
+        tags = [none if tag == int(none) else tag for tag in tags]
+        if not task.is_token_level and all(isinstance(t, str) for t in tags):
+            tags = task.labels_of_tags(conll.Sentence((), tags, row), name)
+        return tuple(
+            none
+            if tag == none and not task.as_original
+            else self._labels.names[self._labels.known(tag, name, row)]
+            for tag in tags
+        )
 
     def predict_step(self, data):
         answer = super().predict_step(data)
@@ -146,8 +171,6 @@ class TokenClassifier(EngineModel):
     def decode_predictions(self, predictions) -> list[list[str | None]]:
         """The names of the likeliest labels of all words.
 
-        Those of a tagger that a command trained are in its file's scheme.
-
         Args:
           predictions: Of `predict`, <float>[N, W, C].
 
@@ -155,13 +178,14 @@ class TokenClassifier(EngineModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        names = self.head.tags or self.labels
         answers = []
         for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
             last = max(np.flatnonzero(is_seen), default=-1) + 1
             best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
-            answers.append([names[i] if seen else None for i, seen in best])
+            answers.append(
+                [self.labels[i] if seen else None for i, seen in best]
+            )
         return answers
 
 

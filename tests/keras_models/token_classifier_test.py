@@ -132,6 +132,12 @@ def test_answers_in_the_scheme_of_the_file(pretrained):
     )
     task.scheme = "BIO"
     found = electra_tf.TokenClassifier.from_checkpoint(pretrained, task=task)
+    assert found.labels == ("O", "B-X", "B-X", "I-X")
+    # A word without a label is not learned.
+    for tags in (["B-X", -100, "I-X", "B-X"], [2, -100, 3, 1]):
+        features = found.features([["wa", "wb", "wc", "wa"]], [tags])
+        assert features["ner_labels"][0, :3].tolist() == [2, 3, 1]
+        assert features["ner_labeled_positions"][0, :3].tolist() == [1, 3, 4]
     assert found.decode_predictions(np.eye(4)[np.newaxis]) == [
         ["O", "B-X", "B-X", "I-X"]
     ]
