@@ -46,20 +46,19 @@ def _predict(args: argparse.Namespace) -> None:
     from electra_tf.inference import predictor
 
     model = predictor.ExportedModel(args.saved_model, args.outputs)
-    num_texts = num_cut = 0
+    num_texts = 0
     for rows in batches:
         num_texts += len(rows)
         for answer in model.predict(rows):
-            num_cut += bool(answer.get("truncated"))
             if is_readable:
                 print(*exchange.as_lines(answer, model.input_names), sep="\n")
             else:
                 print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
-    if num_cut:
+    if model.num_cut:
         errors.warn(
-            f"{num_cut} of {num_texts} texts were not read to their end: see "
-            '"truncated"'
+            f"{model.num_cut} of {num_texts} texts were not read to their end: "
+            'see "truncated"'
         )
 
 

@@ -86,6 +86,7 @@ class ExportedModel(SavedModel):
       input_names: Of the texts that it takes, in the order in which they are
         given.
       signature: The one of `signatures` that takes texts.
+      num_cut: Texts that `predict` has not read to their end.
 
     Raises:
       ValueError: If there is no SavedModel, it does not take texts, or has no
@@ -118,6 +119,7 @@ class ExportedModel(SavedModel):
                 f"Expected outputs among {', '.join(available)}. Received: "
                 + ", ".join(unknown)
             )
+        self.num_cut = 0
         self._outputs = [n for n in available if not outputs or n in outputs]
 
     def predict(self, rows: Sequence[Sequence[bytes]]) -> list[dict]:
@@ -151,6 +153,7 @@ class ExportedModel(SavedModel):
                     f"Expected numbers from {self.path}. Received: NaN in "
                     f"{name}: a training has destroyed its weights"
                 )
+        self.num_cut += int(np.sum(arrays.get("truncated", 0)))
         return [
             {
                 name: text.decode("utf-8", errors="replace")

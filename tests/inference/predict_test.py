@@ -325,13 +325,15 @@ def test_numbers_that_are_none_are_no_answer(exported, capsys, monkeypatch):
     assert "Received: NaN in value" in said.err
 
 
-def test_texts_that_are_cut_are_counted(monkeypatch, capsys):
-    model = types.SimpleNamespace(
-        input_names=["text"],
-        predict=lambda rows: [{"truncated": row == [b"ab"]} for row in rows],
+def test_texts_that_are_cut_are_counted(tmp_path, capsys):
+    call = tf.function(
+        lambda text: {"value": text, "truncated": tf.strings.length(text) > 1},
+        input_signature=[tf.TensorSpec([None], tf.string, "text")],
     )
-    monkeypatch.setattr(predictor, "ExportedModel", lambda *args: model)
-    code = predict.main(["--saved-model=m", "--batch-size=2", "a", "ab", "c"])
-    said = capsys.readouterr()
-    assert (code, said.out.count("truncated")) == (0, 3)
-    assert "note: 1 of 3 texts were not read to their end" in said.err
+    tf.saved_model.save(tf.Module(), str(tmp_path), call)
+    flags = [f"--saved-model={tmp_path}", "--batch-size=2", "a", "ab", "c"]
+    for outputs, times in (("--outputs=", 3), ("--outputs=value", 0)):
+        assert predict.main([*flags, outputs]) == 0
+        said = capsys.readouterr()
+        assert said.out.count("truncated") == times
+        assert "note: 1 of 3 texts were not read to their end" in said.err
