@@ -190,22 +190,28 @@ class OnDeviceModel:
           Its inputs, <int32>[B, L].
         """
         columns = [tf.constant(column, tf.string) for column in texts]
-        packed = self._pack(*columns)
+        packed, is_cut = self._pack(*columns)
+        if num_cut := int(np.sum(is_cut)):
+            errors.warn(
+                f"{num_cut} of {len(is_cut)} texts are cut: the model reads "
+                f"{self.metadata['max_seq_length']} tokens"
+            )
         return {name: values.numpy() for name, values in packed.items()}
 
-    def _packed(self, *columns: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _packed(self, *columns: tf.Tensor) -> tuple[dict, tf.Tensor]:
         length = self.metadata["max_seq_length"]
         if self.metadata.get("lower_cases_words"):
             tokens = self.tokenizer.tokenize_uncased(columns[0])
             packed = self.tokenizer.pack_inputs([tokens], length)
+            is_cut = tokens.row_lengths() > length - 2
         else:
-            packed, _ = inputs.pack_and_compare(
+            packed, is_cut = inputs.pack_and_compare(
                 self.tokenizer, length, *columns
             )
         if self.metadata["kind"] == "tagging":
             segment = self.metadata["segment"]
             packed["segment_ids"] = packed["input_mask"] * segment
-        return inputs.pad(packed, 2)
+        return inputs.pad(packed, 2), is_cut
 
     def __call__(self, features: dict[str, np.ndarray]) -> dict:
         """Runs the signature `tokens`.

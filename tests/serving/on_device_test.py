@@ -100,12 +100,15 @@ def test_a_fixed_length(exported, expected):
 @pytest.mark.dear
 def test_a_taggers_words_are_in_its_segment(tagger):
     path = str(tagger / "model.float32.tflite")
-    features = on_device.OnDeviceModel(path).pack(["wa wb", "wc"])
+    model = on_device.OnDeviceModel(path)
+    features = model.pack(["wa wb", "wc"])
     segment = helpers.read_json(tagger / "metadata.json")["segment"]
     np.testing.assert_array_equal(
         features["segment_ids"], segment * features["input_mask"]
     )
     assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
+    with pytest.warns(UserWarning, match="1 of 2 texts are cut"):
+        model.pack(["wa", "wb " * 99])
 
 
 @pytest.mark.dear
