@@ -4,6 +4,7 @@ Shapes: N rows, B batch of windows, L length.
 """
 
 import dataclasses
+import itertools
 import re
 import typing
 from collections.abc import Mapping, Sequence
@@ -127,6 +128,7 @@ class QuestionAnswerer(EngineModel):
             self.max_seq_length,
             is_training=y is not None,
         )
+        self.remark(features, others=itertools.chain(*rows))
         if y is not None and not len(features["input_ids"]):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"

@@ -209,14 +209,17 @@ class TaskModel(WholeModel):
             features = features_lib.text_features(
                 first, second, tokenizer, longest
             )
-        for line in features_lib.remarks(
-            features, tokenizer, rows, longest, "see max_seq_length"
-        ):
-            errors.warn(line)
+        self.remark(features, rows, longest, "see max_seq_length")
         if y is not None:
             targets = self.targets(y, name, len(first))
             features[f"{self.task_name}_{self.target_names[0]}"] = targets
         return features
+
+    def remark(self, features: features_lib.Features, *args, **kwargs) -> None:
+        """Warns of what the model does not read, see `features.remarks`."""
+        tokenizer = self.preprocessor.tokenizer
+        for line in features_lib.remarks(features, tokenizer, *args, **kwargs):
+            errors.warn(line)
 
     def targets(self, y, name: str, num_rows: int) -> np.ndarray:
         """The labels of a column as numbers, [N, ...]."""

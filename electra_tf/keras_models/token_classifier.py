@@ -3,6 +3,8 @@
 Shapes: N rows, B batch, L length, W words of the longest row, C labels.
 """
 
+import itertools
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -125,6 +127,8 @@ class TokenClassifier(EngineModel):
         features = task.features(
             examples, self.preprocessor.tokenizer, self.max_seq_length
         )
+        self.remark(features, others=itertools.chain(*rows))
+        task.look_at("x" if y is None else name, examples, features)
         if y is None:
             del features[f"{self.task_name}_labels"]
         return features

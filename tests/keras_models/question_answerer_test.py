@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from tests import notices
 from tests.keras_models import tasks
 
 # The word behind the first "wa" of a context answers "wb".
@@ -64,6 +65,11 @@ def test_no_answer_that_is_never_said_is_told(trained, pretrained):
         warnings.simplefilter("error")
         model.features(inputs, ANSWERS)
         trained.features(inputs, ["", *ANSWERS[1:]])
+
+
+def test_unknown_words_are_told(trained):
+    (line,) = notices.of(trained.predict, (["zz"], ["zz zz"]), verbose=0)
+    assert "1 of 1 rows are [UNK] for the most part" in line
 
 
 def dataset(*columns):

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.tasks import tagging
+from tests import notices
 from tests.keras_models import tasks
 from tests.keras_models.tasks import TEXTS
 
@@ -79,6 +80,14 @@ def test_predictions_are_of_the_words_given(trained):
     np.testing.assert_allclose(
         found.predict(texts.batch(2), verbose=0), probabilities, atol=1e-6
     )
+
+
+def test_what_is_not_read_is_told(trained):
+    said = notices.of(trained.predict, [["wa"] * 20, ["zz"]], verbose=0)
+    assert "1 of 2 rows are [UNK] for the most part" in said[0]
+    assert "x: 10 of 21 words got no tag: they are behind 12" in said[1]
+    said = notices.of(trained.evaluate, WORDS, TAGS, verbose=0)
+    assert not said
 
 
 def test_metrics_that_count_padding_are_told(pretrained):
