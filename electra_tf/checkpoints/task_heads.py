@@ -28,6 +28,7 @@ _FIELDS: dict = {
 OPTIONS = (
     *("has_pairs", "text_columns", "min_value", "scale", "as_original"),
     *("max_value", "scheme", "form", "windows", "pooling"),
+    "given_labels",
 )
 
 _LABELS: dict[str, tuple[str, ...]] = {

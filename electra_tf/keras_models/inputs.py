@@ -168,7 +168,7 @@ def given_labels(labels: typing.Any) -> list[str | int | bool]:
             "Expected labels as a list of names or whole numbers. Received: "
             f"labels={short(labels, 200)}"
         )
-    return list(values)
+    return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
 class Labels:

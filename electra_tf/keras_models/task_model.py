@@ -144,15 +144,22 @@ class TaskModel(WholeModel):
             self.head.labels
             or list(map(str, range(self.head.num_outputs or 0)))
         )
-        self.given_labels: tuple = self.labels
-        if labels is not None:
-            self.given_labels = tuple(inputs.given_labels(labels))
+        given = None if labels is None else inputs.given_labels(labels)
+        if given is not None and given != list(self.given_labels):
+            self.set_options(given_labels=given)
         self.built = True
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels, in the order of the outputs."""
         return self._labels.names
+
+    @property
+    def given_labels(self) -> Sequence:
+        """The labels as they were given: names or numbers."""
+        given = self.head.options.get("given_labels", ())
+        is_same = tuple(map(str, given)) == self._labels.names
+        return given if is_same else self.labels
 
     @property
     def task_name(self) -> str:

@@ -122,13 +122,12 @@ class TextClassifier(EngineModel):
           A label for each row; with several labels a row a list of those that
           are likelier than not.
         """
-        predictions = np.asarray(predictions)
+        predictions, labels = np.asarray(predictions), self.given_labels
         if not self.multi_label:
-            best = np.argmax(predictions, axis=-1)
-            return [self.given_labels[i] for i in best]
+            return [labels[i] for i in np.argmax(predictions, axis=-1)]
         least = 0.0 if self.activation is None else 0.5
         return [
-            [self.given_labels[i] for i in np.flatnonzero(row > least)]
+            [labels[i] for i in np.flatnonzero(row > least)]
             for row in predictions
         ]
 
@@ -160,10 +159,7 @@ class TextClassifier(EngineModel):
         return weights.astype(np.float32)
 
     def get_config(self):
-        return super().get_config() | {
-            "labels": list(self.given_labels),
-            "activation": self.activation,
-        }
+        return super().get_config() | {"activation": self.activation}
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")

@@ -172,24 +172,22 @@ class TokenClassifier(EngineModel):
             answer[row, places] = outputs[row, : len(places)]
         return answer
 
-    def decode_predictions(self, predictions) -> list[list[str | None]]:
-        """The names of the likeliest labels of all words.
+    def decode_predictions(self, predictions) -> list[list]:
+        """The likeliest labels of all words, as they were given.
 
         Args:
           predictions: Of `predict`, <float>[N, W, C].
 
         Returns:
-          A list of names for each row, as long as its last word that the model
+          A list of labels for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        answers = []
+        answers, labels = [], self.given_labels
         for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
             last = max(np.flatnonzero(is_seen), default=-1) + 1
             best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
-            answers.append(
-                [self.labels[i] if seen else None for i, seen in best]
-            )
+            answers.append([labels[i] if seen else None for i, seen in best])
         return answers
 
 

@@ -251,7 +251,10 @@ def test_numbers_as_labels(pretrained, tmp_path):
     assert stars.targets([5, 1, "2"], "y", 3).tolist() == [2, 0, 1]
     # They are answered as they were given.
     stars.save(tmp_path / "stars.keras")
-    for model in (stars, keras.models.load_model(tmp_path / "stars.keras")):
+    stars.save_checkpoint(tmp_path / "stars")
+    read = electra_tf.TextClassifier.from_checkpoint(tmp_path / "stars")
+    loaded = keras.models.load_model(tmp_path / "stars.keras")
+    for model in (stars, loaded, read):
         assert model.decode_predictions([[0.1, 0.2, 0.7]]) == [5]
     # A truth value is no number where it is a name.
     truth = classifier(pretrained, labels=np.array([True, False]))
