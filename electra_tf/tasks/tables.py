@@ -10,7 +10,7 @@ import csv
 import json
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from electra_tf import errors
 from electra_tf.tasks import conll
@@ -166,7 +166,8 @@ def read_json(path: str) -> dict | list[tuple[int, dict]]:
     Args:
       path: An object in each line, also of a .json, as Hugging Face's data sets
         write it; or one list of objects; or one object whose values are lists,
-        the columns; or one of another kind, which is returned.
+        the columns; or either as `data`; or one of another kind, which is
+        returned.
 
     Raises:
       ValueError: If the file is something else.
@@ -181,12 +182,11 @@ def read_json(path: str) -> dict | list[tuple[int, dict]]:
     else:
         content = parse_json("\n".join(line for _, line in lines), path)
         if isinstance(content, dict):
-            columns = list(content.values())
-            sizes = {isinstance(c, list) and len(c) for c in columns}
-            if len(sizes) != 1 or False in sizes or "data" in content:
+            data = rows_of(content.get("data", content))
+            row = data[0] if isinstance(data, list) and data else None
+            if not isinstance(row, dict) or "paragraphs" in row:
                 return content
-            rows = zip(*columns, strict=True)
-            content = [dict(zip(content, row, strict=True)) for row in rows]
+            content = data
         if not isinstance(content, list) or not content:
             raise ValueError(f"Expected a list of rows. Received: {path!r}.")
         records = list(enumerate(content, start=1))
@@ -197,6 +197,19 @@ def read_json(path: str) -> dict | list[tuple[int, dict]]:
                 f"{number}: {str(record)[:40]!r}."
             )
     return records
+
+
+def rows_of(columns: typing.Any) -> typing.Any:
+    """The rows of columns, lists of one length by their names; an object of
+    such columns is one itself. All else is as it is."""
+    if not isinstance(columns, Mapping):
+        return columns
+    values = [*map(rows_of, columns.values())]
+    sizes = {isinstance(value, list) and len(value) for value in values}
+    if len(sizes) != 1 or False in sizes:
+        return columns
+    rows = zip(*values, strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def choose_columns(

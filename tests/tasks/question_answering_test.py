@@ -70,6 +70,7 @@ _ROWS = [
     },
 ]
 _COLUMNS = {name: [row[name] for row in _ROWS] for name in _ROWS[0]}
+_NESTED = {"text": [["b"], []], "answer_start": [[3], []]}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,8 @@ _COLUMNS = {name: [row[name] for row in _ROWS] for name in _ROWS[0]}
         ("train.json", "".join(json.dumps(row) + "\n" for row in _ROWS)),
         ("train.json", json.dumps(_ROWS, indent=1)),
         ("train.json", json.dumps(_COLUMNS)),
+        ("train.json", json.dumps(_COLUMNS | {"answers": _NESTED})),
+        ("train.json", json.dumps({"version": "1", "data": _ROWS})),
     ],
 )
 def test_rows_as_data_sets_write_them(write, tmp_path, squad, name, content):
