@@ -386,10 +386,11 @@ class EngineModel(TaskModel):
         Args:
           x: Texts: a list, an array or a pandas column of strings; for pairs a
             tuple of two of them; a `tf.data.Dataset` of batches of (texts,
-            labels) or (texts, labels, weights), which is read first; or a
-            task's examples. Or token ids, which Keras makes batches of: a
-            dictionary of arrays, or a dataset of what a preprocessor made.
-          y: A label for each.
+            labels) or (texts, labels, weights), which is read first; rows such
+            as {"text": ..., "label": ...}; or a task's examples. Or token ids,
+            which Keras makes batches of: a dictionary of arrays, or a dataset
+            of what a preprocessor made.
+          y: A label for each; None for those in the rows.
           batch_size: Rows of a step; 32, or those of a dataset's batches, by
             default. They are of similar length, and padded to the longest.
           epochs: Passes over the rows.

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.keras_models import preprocessor
-from electra_tf.tasks import tagging, text_tasks
+from electra_tf.tasks import tables, tagging, text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # One column of texts, or the two of pairs.
@@ -94,11 +94,11 @@ def _whole_column(batches: Sequence[tf.Tensor]):
 
 def columns(x, y=None, weights=None, name: str = "x") -> tuple[list, int]:
     """x, y, weights, and the rows of a batch; of a dataset, of a task's
-    examples, or as given.
+    examples, of rows by name, or as given.
     """
     if not isinstance(x, tf.data.Dataset):
-        if y is None:
-            x, y = _of_examples(x)
+        x, own = _of_examples(x)
+        x, y = _of_rows(x, own if y is None else y, name)
         return [x, y, weights], BATCH_SIZE
     if y is not None or weights is not None:
         raise ValueError(
@@ -123,6 +123,7 @@ def columns(x, y=None, weights=None, name: str = "x") -> tuple[list, int]:
     whole = [_whole_column(column) for column in zip(*batches, strict=True)]
     packed = tf.nest.pack_sequence_as(parts, whole)
     x, y, weights = (*packed, None, None)[:3]
+    x, y = _of_rows(x, y, name)
     if isinstance(y, tuple):
         y = list(zip(*y, strict=True))
     return [x, y, weights], max(1, len(batches[0][0].numpy()))
@@ -141,6 +142,37 @@ def _of_examples(x: typing.Any) -> tuple:
     if x[0].text_b is None:
         return texts, labels
     return (texts, [e.text_b for e in x]), labels
+
+
+def _of_rows(x: typing.Any, y: typing.Any, name: str) -> tuple:
+    """Columns and labels of rows, or of columns, by the names that
+    `tables.choose_columns` knows, of exported models' inputs or of SQuAD; y if
+    it is given, and all else as it is."""
+    if isinstance(x, list) and x and isinstance(x[0], Mapping):
+        for place, row in enumerate(x):
+            if not isinstance(row, Mapping) or row.keys() != x[0].keys():
+                raise ValueError(
+                    f"Expected rows of {name} with the names {[*x[0]]}, as the "
+                    f"first. Received: {short(row, 80)} in row {place}"
+                )
+        x = {column: [row[column] for row in x] for column in x[0]}
+    if not isinstance(x, Mapping):
+        return x, y
+    usual = [*tables.TEXT_PAIRS, "text text_pair", "question context"]
+    pairs = [pair for pair in map(str.split, usual) if {*pair} <= {*x}]
+    texts = pairs or [[n] for n in tables.TEXT_NAMES if n in x]
+    labels = [n for n in (*tables.LABEL_NAMES, "answers") if n in x]
+    if not texts:
+        return x, y
+    if len(texts) > 1 or len(labels) > 1:
+        raise ValueError(
+            f"Expected {name} with one column of labels, and one of texts or a "
+            f"usual pair; or hand over columns, as x and y. Received: {[*x]}"
+        )
+    columns = [x[column] for column in texts[0]]
+    if y is None and labels:
+        y = x[labels[0]]
+    return tuple(columns) if columns[1:] else columns[0], y
 
 
 # --- Labels -------------------------------------------------------------------

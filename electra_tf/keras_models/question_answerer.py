@@ -17,7 +17,7 @@ from electra_tf import configs, errors
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
-from electra_tf.tasks import passages, question_answering
+from electra_tf.tasks import passages, question_answering, tables
 
 # The inputs of an exported model.
 INPUT_NAMES = ("question", "context")
@@ -35,12 +35,12 @@ class QuestionAnswerer(EngineModel):
         answerer.fit((questions, contexts), answers, epochs=2)
         answerer.decode_predictions(answerer.predict((questions, contexts)))
 
-    Rows are a tuple of two columns, a DataFrame of two, or a dictionary of
-    "question" and "context"; longer contexts are read in windows that overlap,
-    each a row of a batch. An answer is a text, (text, start), where start
-    counts the characters before it, or what SQuAD's files have. Without a start
-    it is the first place where the text occurs, of whole words if it does so
-    as such.
+    Rows are a tuple of two columns, a DataFrame of two, a dictionary of
+    "question" and "context", or a list of such rows, with "answers"; longer
+    contexts are read in windows that overlap, each a row of a batch. An answer
+    is a text, (text, start), where start counts the characters before it, or
+    what SQuAD's files have. Without a start it is the first place where the
+    text occurs, of whole words if it does so as such.
 
     A `tf.data.Dataset` has batches of (rows, answers) or (rows, answers,
     weights), answers also as (texts, starts).
@@ -242,7 +242,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
 def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
     """Text and first character of each row's answer."""
     answers = []
-    values = inputs.rows(y, name, len(rows[1]))
+    values = inputs.rows(tables.rows_of(y), name, len(rows[1]))
     for row, (value, context) in enumerate(zip(values, rows[1], strict=True)):
         try:
             answers.append(_answer(value, context))
@@ -258,6 +258,8 @@ def _answers(y, name: str, rows) -> list[tuple[str, int] | None]:
 
 def _answer(value, context: str) -> tuple[str, int] | None:
     """The first answer of any form; without a start it is looked for."""
+    if isinstance(value, list) and all(isinstance(v, Mapping) for v in value):
+        value = value[0] if value else ""
     if isinstance(value, Mapping):
         columns = (np.atleast_1d(value[n]) for n in ("text", "answer_start"))
         value = next(zip(*columns, strict=True), "")

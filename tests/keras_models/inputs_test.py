@@ -47,6 +47,32 @@ def test_columns_of_a_frame_go_by_the_labels_they_name():
         np.testing.assert_array_equal(found, matrix)
 
 
+def test_rows_by_name():
+    rows = [
+        {"text": "a", "label": 1, "id": 7},
+        {"text": "b", "label": 0, "id": 8},
+    ]
+    dataset = tf.data.Dataset.from_tensor_slices(
+        {"text": ["a", "b"], "label": [1, 0]}
+    )
+    for x in (rows, {n: [r[n] for r in rows] for n in rows[0]}):
+        assert inputs.columns(x)[0] == [["a", "b"], [1, 0], None]
+        assert inputs.columns(x, ["x", "y"])[0][1] == ["x", "y"]
+    (x, y, _), size = inputs.columns(dataset.batch(2))
+    assert (x, y.tolist(), size) == ([b"a", b"b"], [1, 0], 2)
+    words = [{"tokens": ["a", "b"], "ner_tags": [0, -100]}]
+    assert inputs.columns(words)[0][:2] == [[["a", "b"]], [[0, -100]]]
+    pairs = [{"premise": "a", "hypothesis": "b"}]
+    assert inputs.columns(pairs)[0] == [(["a"], ["b"]), None, None]
+    for bad, message in (
+        ([rows[0], {"text": "b"}], "in row 1"),
+        ({"text": ["a"], "label": [1], "score": [2]}, "one column of labels"),
+        ({"text": ["a"], "words": ["b"]}, "one of texts"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            inputs.columns(bad)
+
+
 GOOD, LABELS = helpers.inputs(range(3)), np.array([0, 1, 1])
 
 

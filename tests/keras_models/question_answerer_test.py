@@ -46,11 +46,34 @@ def test_answers_in_every_form(trained):
         tasks.assert_equal_bits(found.features(inputs, answers), expected)
 
 
+def test_rows_as_data_sets_have_them(trained):
+    expected = trained._columns(X, ANSWERS, None, None)[1]
+    squad = [
+        {"text": [a], "answer_start": [s]}
+        for a, s in zip(ANSWERS, STARTS, strict=True)
+    ]
+    lists = [
+        [{"text": a, "answer_start": s}]
+        for a, s in zip(ANSWERS, STARTS, strict=True)
+    ]
+    nested = {name: [row[name] for row in squad] for name in squad[0]}
+    rows = [
+        {"id": "0", "question": q, "context": c, "answers": a}
+        for q, c, a in zip(QUESTIONS, CONTEXTS, squad, strict=True)
+    ]
+    columns = [AS_DICTIONARY | {"answers": a} for a in (squad, lists, nested)]
+    for x in (rows, *columns):
+        found = trained._columns(x, None, None, None)[1]
+        tasks.assert_equal_bits(found, expected)
+    # Labels count for nothing.
+    assert len(trained.predict(rows[:2], verbose=0)["answer"]) == 2
+
+
 def test_no_answer_in_every_form(trained):
     found = trained
     inputs = found.read_inputs((["wb"], ["wa wc"]))
     expected = found.features(inputs, [None])
-    for none in ("", ("", 0), {"text": [], "answer_start": []}, b""):
+    for none in ("", ("", 0), {"text": [], "answer_start": []}, b"", []):
         tasks.assert_equal_bits(found.features(inputs, [none]), expected)
 
 
