@@ -376,10 +376,12 @@ def remarks(results: dict) -> list[str]:
         score = task_results.get("dev", {}).get(f"{metric}_mean")
         least = baseline.get("dev", {}).get(metric)
         if None not in (score, least) and score <= least:
+            rate, epochs = (max(t[key] for t in trials) for key in _SETTINGS)
+            advice = " --num_train_epochs=10" * (epochs < 10)
+            advice += f" --learning_rate={3 * rate:g}" * (rate < 1e-3)
             lines.append(
-                f"{name}: no better on dev than the same answer to all: try "
-                "more epochs or another rate, such as --num_train_epochs=10 "
-                "--learning_rate=1e-3"
+                f"{name}: no better on dev than the same answer to all: try"
+                + (advice or " other rows, as rate and epochs are high")
             )
     if "fold" in trials[0]:
         lines.append(
