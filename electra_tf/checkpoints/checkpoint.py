@@ -129,13 +129,17 @@ class Checkpoint:
             assumed=self.assumed,
         )
 
-    def refuse_other_head(self, source: str) -> None:
+    def refuse_other_head(
+        self,
+        source: str,
+        advice: str = "--encoder-only, or --kind=encoding of electra-tf export",
+    ) -> None:
         """Raises a CheckpointError for a head that there is not here."""
         if self.other_head:
             raise errors.CheckpointError(
                 f"Expected a head that there is here, too. Received: {source}, "
                 f"{self.other_head}; without its head it is an encoder "
-                "(--encoder-only, or --kind=encoding of electra-tf export)"
+                f"({advice})"
             )
 
     def check_head(self, source: str) -> None:
