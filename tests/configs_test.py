@@ -161,22 +161,26 @@ REFUSED = [
     (pretraining, {"optimizer": optimizer(learning_rate=None)}, "be given"),
     (pretraining, {"keep_global_step": True}, "needs init_checkpoint"),
     (finetuning_data, {"task_name": ""}, "task_name must be given"),
-    (finetuning_data, {"dev_file": ""}, "dev_file must be given, or folds"),
-    (finetuning_data, {"train_file": ""}, "must name either a train_file or"),
-    (finetuning_data, {"folds": 5}, "dev_file must be empty with folds"),
+    (finetuning_data, {"dev_file": ""}, "dev_file must be given, or --folds"),
+    (
+        finetuning_data,
+        {"train_file": ""},
+        "Expected --train_file, or --task_names",
+    ),
+    (finetuning_data, {"folds": 5}, "dev_file must be empty with --folds"),
     (finetuning_data, {"dev_file": "", "folds": 1}, "must be 0, or 2 or more"),
     (finetuning_data, {"task_type": "clasification"}, "must be one of auto, "),
     (finetuning_data, {"text_columns": ["a", "b", "c"]}, "be one or two names"),
-    (finetuning_data, {"task_names": "rte"}, "must be given with task_names"),
+    (finetuning_data, {"task_names": "rte"}, "must be given with --task_names"),
     (
         finetuning_data,
         {"task_names": "rte", "data_dir": "glue"},
-        "train_file must be empty with task_names",
+        "train_file must be empty with --task_names",
     ),
     (finetuning_data, TASKS | {"task_names": ["rte", "rte"]}, "be different"),
     (finetuning_data, {"long_texts": "slide"}, "must be one of cut, windows"),
-    (finetuning_data, {"window_stride": 8}, "None without long_texts"),
-    (finetuning_data, {"weigh_windows": True}, "False without long_texts"),
+    (finetuning_data, {"window_stride": 8}, "None without --long_texts"),
+    (finetuning_data, {"weigh_windows": True}, "False without --long_texts"),
     *(
         (finetuning_data, {"long_texts": "windows"} | changes, rule)
         for changes, rule in (
@@ -189,7 +193,7 @@ REFUSED = [
     (
         finetuning_data,
         {"eval_only": True, "dev_file": ""},
-        "must be given with eval_only, or test_file",
+        "must be given with --eval_only, or --test_file",
     ),
     (
         finetuning,

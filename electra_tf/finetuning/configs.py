@@ -138,13 +138,13 @@ class FinetuningDataConfig:
             self.window_stride is None
             or (has_windows and self.window_stride <= room),
             "window_stride",
-            f"None without long_texts='windows', and at most the {room} tokens "
+            f"None without --long_texts=windows, and at most the {room} tokens "
             "that a window has room for",
         )
         must(
             has_windows or not self.weigh_windows,
             "weigh_windows",
-            "False without long_texts='windows'",
+            "False without --long_texts=windows",
         )
         must(not has_windows or room >= 1, "max_seq_length", "3 or more")
         must(bool(self.task_name), "task_name", "given")
@@ -152,29 +152,30 @@ class FinetuningDataConfig:
         must(self.folds == 0 or self.folds >= 2, "folds", "0, or 2 or more")
         if self.task_names:
             different = len(set(self.task_names)) == len(self.task_names)
-            must(bool(self.data_dir), "data_dir", "given with task_names")
+            must(bool(self.data_dir), "data_dir", "given with --task_names")
             must(different, "task_names", "different from each other")
             for name in ("train_file", "dev_file", "test_file"):
-                rule = "empty with task_names, whose files are in data_dir"
+                rule = "empty with --task_names, whose files are in --data_dir"
                 must(not getattr(self, name), name, rule)
             for name in ("folds", "dev_fraction"):
-                must(not getattr(self, name), name, "0 without a train_file")
+                must(not getattr(self, name), name, "0 without --train_file")
         elif self.eval_only:
-            rule = "given with eval_only, or test_file"
+            rule = "given with --eval_only, or --test_file"
             must(bool(self.dev_file or self.test_file), "dev_file", rule)
         elif not self.train_file:
             raise errors.ConfigError(
-                "FinetuningDataConfig must name either a train_file or "
-                "task_names and their data_dir. Received: train_file='', "
-                "task_names=()"
+                "Expected --train_file, or --task_names and --data_dir. "
+                "Received: neither"
             )
         elif self.folds or self.dev_fraction:
-            rule = "empty with folds or dev_fraction, which are scored instead"
+            rule = (
+                "empty with --folds or --dev_fraction, which are scored instead"
+            )
             must(not self.dev_file, "dev_file", rule)
             is_one = not (self.folds and self.dev_fraction)
-            must(is_one, "folds", "0 with dev_fraction")
+            must(is_one, "folds", "0 with --dev_fraction")
         else:
-            rule = "given, or folds or dev_fraction"
+            rule = "given, or --folds or --dev_fraction"
             must(bool(self.dev_file), "dev_file", rule)
 
     def num_train_steps(self, num_examples: int) -> int:

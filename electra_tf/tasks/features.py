@@ -144,7 +144,7 @@ def remarks(
     if num := int((2 * is_unknown.sum(axis=-1) > num_tokens - 2).sum()):
         yield (
             f"{num} of {len(num_tokens)} rows are [UNK] for the most part: the "
-            "vocabulary is one of other texts (vocab_file)"
+            "vocabulary is one of other texts"
         )
     strips_accents = tokenizer.do_lower_case and tokenizer.strip_accents
     decoded = (

@@ -101,7 +101,7 @@ def run(*flags):
         ),
         (
             ["--folds=5", "--dev_file=b.tsv", "--train_file=a.tsv"],
-            "--dev_file must be empty with folds",
+            "--dev_file must be empty with --folds",
         ),
         (
             ["--eval_only", "--test_file=a.tsv", "--model_dir=mine"],
