@@ -156,21 +156,20 @@ def _of_rows(x: typing.Any, y: typing.Any, name: str) -> tuple:
                     f"first. Received: {short(row, 80)} in row {place}"
                 )
         x = {column: [row[column] for row in x] for column in x[0]}
-    if not isinstance(x, Mapping):
-        return x, y
+    names = x if isinstance(x, Mapping) else getattr(x, "columns", ())
     usual = [*tables.TEXT_PAIRS, "text text_pair", "question context"]
-    pairs = [pair for pair in map(str.split, usual) if {*pair} <= {*x}]
-    texts = pairs or [[n] for n in tables.TEXT_NAMES if n in x]
-    labels = [n for n in (*tables.LABEL_NAMES, "answers") if n in x]
+    pairs = [pair for pair in map(str.split, usual) if {*pair} <= {*names}]
+    texts = pairs or [[n] for n in tables.TEXT_NAMES if n in names]
+    labels = [n for n in (*tables.LABEL_NAMES, "answers") if n in names]
     if not texts:
         return x, y
-    if len(texts) > 1 or len(labels) > 1:
+    if len(texts) > 1:
         raise ValueError(
-            f"Expected {name} with one column of labels, and one of texts or a "
-            f"usual pair; or hand over columns, as x and y. Received: {[*x]}"
+            f"Expected {name} with one column of texts, or a usual pair. "
+            f"Received: {[*names]}"
         )
     columns = [x[column] for column in texts[0]]
-    if y is None and labels:
+    if y is None and len(labels) == 1:
         y = x[labels[0]]
     return tuple(columns) if columns[1:] else columns[0], y
 

@@ -106,9 +106,6 @@ class QuestionAnswerer(EngineModel):
         )
 
     def read_inputs(self, x, name="x"):
-        names = getattr(x, "columns", x if isinstance(x, Mapping) else ())
-        if set(INPUT_NAMES) <= set(names):
-            x = tuple(x[part] for part in INPUT_NAMES)
         columns = inputs.texts(x, name)
         if len(columns) != 2:
             raise ValueError(

@@ -155,7 +155,7 @@ class TaskModel(WholeModel):
         return self._labels.names
 
     @property
-    def given_labels(self) -> Sequence:
+    def given_labels(self) -> list | tuple:
         """The labels as they were given: names or numbers."""
         given = self.head.options.get("given_labels", ())
         is_same = tuple(map(str, given)) == self._labels.names

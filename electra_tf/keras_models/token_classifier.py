@@ -138,7 +138,8 @@ class TokenClassifier(EngineModel):
         none = tagging.NO_LABEL
         tags = [none if tag == int(none) else tag for tag in tags]
         if not task.is_token_level and all(isinstance(t, str) for t in tags):
-            tags = task.labels_of_tags(conll.Sentence((), tags, row), name)
+            sentence = conll.Sentence((), tuple(tags), row)
+            tags = task.labels_of_tags(sentence, name)
         return tuple(
             none
             if tag == none and not task.as_original

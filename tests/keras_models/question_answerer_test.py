@@ -2,6 +2,7 @@ import warnings
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -35,7 +36,7 @@ def trained(pretrained):
 def test_answers_in_every_form(trained):
     found = trained
     starts = [c.find(a) for a, c in zip(ANSWERS, CONTEXTS, strict=True)]
-    inputs = found.read_inputs({"question": QUESTIONS, "context": CONTEXTS})
+    inputs = found.read_inputs(X)
     expected = found.features(inputs, ANSWERS)
     windows = found.rows_of_features(expected)
     assert len(windows) > len(CONTEXTS)
@@ -61,7 +62,10 @@ def test_rows_as_data_sets_have_them(trained):
         {"id": "0", "question": q, "context": c, "answers": a}
         for q, c, a in zip(QUESTIONS, CONTEXTS, squad, strict=True)
     ]
-    columns = [AS_DICTIONARY | {"answers": a} for a in (squad, lists, nested)]
+    frame = pd.DataFrame(rows)
+    columns = [frame] + [
+        AS_DICTIONARY | {"answers": a} for a in (squad, lists, nested)
+    ]
     for x in (rows, *columns):
         found = trained._columns(x, None, None, None)[1]
         tasks.assert_equal_bits(found, expected)
