@@ -14,6 +14,7 @@ suite_data.py and docs/guides/reproduce-paper.md.
 """
 
 import argparse
+import math
 import os
 import pathlib
 import shlex
@@ -32,22 +33,16 @@ from electra_tf import errors, files
 from electra_tf.command_line import arguments
 
 _budget = arguments.number(
-    float,
+    lambda text: math.inf if text == suite_runs.OWN_STEPS else float(text),
     # A folder is called by it.
-    lambda flops: 0 < flops < float("inf") and flops == float(f"{flops:g}"),
-    "positive numbers of at most six digits, such as 1e13,3e13, or own_steps",
+    lambda flops: flops > 0 and flops == float(f"{flops:g}"),
+    "a positive number of at most six digits, such as 1e13, or own_steps",
 )
-
-
-def _budgets(text: str) -> tuple[float | None, ...]:
-    names = arguments.names(text)
-    if names == (suite_runs.OWN_STEPS,):
-        return (None,)
-    return tuple(map(_budget, names))
 
 
 def _options(args: argparse.Namespace) -> Options:
     suite, size = SUITES[args.suite], args.size_gin_file
+    budget = args.budget_flops or suite.budget_flops
     rows = [row.name for row in suite.rows]
     for flag, known in (("rows", rows), ("tasks", suite.tasks)):
         for name in getattr(args, flag):
@@ -60,7 +55,7 @@ def _options(args: argparse.Namespace) -> Options:
         args.suite,
         args.tasks or tuple(suite.tasks),
         args.seeds or suite.num_seeds,
-        args.budget_flops or (suite.budget_flops,),
+        None if budget == math.inf else budget,
         suite.size_gin_file if size is None else size,
         args.output_dir or os.path.join(suite.build_dir, "runs"),
         tuple(args.gin_param),
@@ -137,9 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--tasks", type=arguments.names, default=(), help="Some of its tasks.")
     add(
         "--budget-flops",
-        type=_budgets,
-        help="FLOPs of each row, such as 1e13; several, separated by commas; "
-        "own_steps for the steps of the gin files (default: the suite's).",
+        type=_budget,
+        help="FLOPs of each row, such as 1e13, or own_steps for the steps of "
+        "the gin files (default: the suite's).",
     )
     add(
         "--seeds",

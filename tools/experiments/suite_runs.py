@@ -1,6 +1,6 @@
 """From a suite to the runs that it takes, at equal compute; runs nothing.
 
-A *variant* is a row at a budget. Its runs, each one command and one folder, are
+A *variant* is a row with its runs, each one command and one folder:
 
   <output_dir>/<gin file>/<budget>/seed_<n>/pretraining
                                            /<task>
@@ -11,7 +11,6 @@ file that several rows, stages or suites have in common is trained once.
 
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
@@ -46,7 +45,7 @@ class Options:
       suite: Name of one of `SUITES`.
       tasks: Names of its tasks.
       num_seeds: Seeds are 1, 2, ...
-      budgets: FLOPs of each row; None for the steps of the gin files.
+      budget: FLOPs of each row; None for the steps of the gin files.
       size_gin_file: Given after the row's file; '' for the row's own size.
       output_dir: Where the runs are.
       gin_params: Bindings for all pre-training.
@@ -59,14 +58,14 @@ class Options:
     suite: str
     tasks: tuple[str, ...]
     num_seeds: int
-    budgets: tuple[float | None, ...]
+    budget: float | None
     size_gin_file: str
     output_dir: str
     gin_params: tuple[str, ...] = ()
     finetuning_gin_params: tuple[str, ...] = ()
 
     def __post_init__(self):
-        decided = _DECIDED + ("RunConfig.num_train_steps",) * any(self.budgets)
+        decided = _DECIDED + ("RunConfig.num_train_steps",) * bool(self.budget)
         for param in (*self.gin_params, *self.finetuning_gin_params):
             if param.partition("=")[0].strip() in decided:
                 raise errors.ConfigError(
@@ -100,18 +99,16 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A row at a budget.
+    """A row of a suite, and what is trained for it.
 
     Attributes:
       row: Of a suite.
-      budget: FLOPs; None for the steps of the gin files.
       stages: One, or two that follow each other; the last is fine-tuned. None
         of a baseline.
       folder: Where what is fine-tuned is, with a folder for each seed.
     """
 
     row: Row
-    budget: float | None
     stages: tuple[Stage, ...]
     folder: str
 
@@ -197,42 +194,39 @@ def budget_name(budget: float | None) -> str:
 
 
 def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
-    """Rows of a suite, all or those that are named, at all budgets.
+    """Rows of a suite, all or those that are named.
 
     Raises:
       ConfigError: If a gin file does not load.
     """
     chosen = []
-    all_rows = SUITES[options.suite].rows
-    for budget, row in itertools.product(options.budgets, all_rows):
+    for row in SUITES[options.suite].rows:
         if not rows or row.name in rows:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
-            stages = _stages(row, budget, options)
+            stages = _stages(row, options)
             if row.bindings or row.baseline:
                 name = os.path.join(options.suite, row.name)
-                folder = _folder(name, budget, options)
+                folder = _folder(name, options)
             else:
                 folder = stages[-1].folder
-            chosen.append(Variant(row, budget, stages, folder))
+            chosen.append(Variant(row, stages, folder))
     return chosen
 
 
-def _folder(name: str, budget: float | None, options: Options) -> str:
-    return os.path.join(options.output_dir, name, budget_name(budget))
+def _folder(name: str, options: Options) -> str:
+    return os.path.join(options.output_dir, name, budget_name(options.budget))
 
 
 @functools.cache
-def _stages(
-    row: Row, budget: float | None, options: Options
-) -> tuple[Stage, ...]:
+def _stages(row: Row, options: Options) -> tuple[Stage, ...]:
     """The pre-training of a row, all stages of as many steps."""
     from electra_tf.model import ablations  # Imports TensorFlow.
 
     stages: list[Stage] = []
     for path in filter(None, (row.first_stage, row.gin_file)):
         parent, name = pathlib.PurePath(path).with_suffix("").parts[-2:]
-        folder = _folder(os.path.join(parent, name), budget, options)
+        folder = _folder(os.path.join(parent, name), options)
         paths = tuple(filter(None, (gin_path(path), options.size_gin_file)))
         config = gin_files.load(
             configs.PretrainingConfig, paths, options.gin_params
@@ -244,9 +238,9 @@ def _stages(
             Stage(folder, paths, options.gin_params, config, per_step)
         )
     num_steps = None
-    if budget is not None:
+    if options.budget is not None:
         total = sum(stage.flops_per_step for stage in stages)
-        num_steps = round(budget / total) or 1 if stages else None
+        num_steps = round(options.budget / total) or 1 if stages else None
     return tuple(_with_steps(stage, num_steps) for stage in stages)
 
 
@@ -282,7 +276,7 @@ def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
     The pre-training of a row from scratch, whose sizes it has, is among them.
     """
     row, of_seed = variant.row, "" if seed is None else f"seed_{seed}"
-    name = f"{row.name} {budget_name(variant.budget)} {of_seed}".strip()
+    name = f"{row.name} {budget_name(options.budget)} {of_seed}".strip()
     runs: list[Run] = []
     for stage in variant.stages:
         start = {}

@@ -34,23 +34,19 @@ def collect(variants: Sequence[Variant], options: Options) -> dict:
 
     Returns:
       What the suite's .json holds: "suite", "source", "reference", "size" (gin
-      file), "tasks" (name -> metric) and "rows", each with "row",
-      "budget_flops", "num_train_steps" (of each stage), "flops", "heldout"
-      (metric -> mean over seeds), and by task, and "mean", "scores" (seed ->
-      score), "statistics" and "minus_reference" (see `summary`).
+      file), "budget_flops", "tasks" (name -> metric) and "rows", each with
+      "row", "num_train_steps" (of each stage), "flops", "heldout" (metric ->
+      mean over seeds), and by task, and "mean", "scores" (seed -> score),
+      "statistics" and "minus_reference" (see `summary`).
 
     Raises:
       CheckpointError: If results are damaged.
     """
     suite = SUITES[options.suite]
     rows = [row for v in variants if (row := _row(v, options))["scores"]]
-    references = {
-        row["budget_flops"]: row["scores"]
-        for row in rows
-        if row["row"] == suite.reference
-    }
+    by_name = {row["row"]: row["scores"] for row in rows}
+    other = by_name.get(suite.reference, {})
     for row in rows:
-        other = references.get(row["budget_flops"], {})
         row["minus_reference"] = {
             name: figures
             for name in row["scores"].keys() & other.keys()
@@ -61,6 +57,7 @@ def collect(variants: Sequence[Variant], options: Options) -> dict:
         "source": suite.source,
         "reference": suite.reference,
         "size": options.size_gin_file,
+        "budget_flops": options.budget,
         "tasks": {t: suite.tasks[t].metric for t in options.tasks},
         "rows": rows,
     }
@@ -89,7 +86,6 @@ def _row(variant: Variant, options: Options) -> dict:
         }
     return {
         "row": variant.row.name,
-        "budget_flops": variant.budget,
         "num_train_steps": [s.num_steps for s in variant.own_stages],
         "flops": variant.flops,
         "heldout": {k: statistics.fmean(v) for k, v in heldout.items()},
@@ -144,31 +140,16 @@ def _difference(
 
 
 def markdown(results: dict) -> str:
-    """The figures as text, a table for each budget."""
+    """The figures as text, without columns of which nothing is known."""
     size = f" Sizes of `{results['size']}`." if results["size"] else ""
-    lines = [
-        f"# {results['suite']}: {results['source']}",
-        "",
-        "Per cent: mean and standard deviation over seeds, in brackets 95 % "
-        "intervals of the mean (Student's t over seeds). Differences are taken "
-        "seed by seed, and bold where the interval does not hold 0."
-        f"{size}",
-    ]
-    for budget in dict.fromkeys(r["budget_flops"] for r in results["rows"]):
-        rows = [r for r in results["rows"] if r["budget_flops"] == budget]
-        name = suite_runs.budget_name(budget)
-        title = f"{name} FLOPs a row" if budget else "Steps of the gin files"
-        lines += ["", f"## {title}", "", _table(rows, results)]
-    return "\n".join(lines) + "\n"
-
-
-def _table(rows: Sequence[dict], results: dict) -> str:
-    """In Markdown, without columns of which nothing is known."""
+    title = "Steps of the gin files"
+    if budget := results["budget_flops"]:
+        title = f"{suite_runs.budget_name(budget)} FLOPs a row"
     tasks = results["tasks"]
     names = [f"{task}, {metric}" for task, metric in tasks.items()]
     minus = f"{MEAN} minus {results['reference']}"
     table = [["row", "seeds", MEAN, minus, *names, *_HELDOUT, "steps", "FLOPs"]]
-    for row in rows:
+    for row in results["rows"]:
         figures = row["statistics"]
         seeds = {str(f["num_seeds"]) for f in figures.values()}
         known = {k: f"{v:.3f}" for k, v in row["heldout"].items()}
@@ -193,7 +174,16 @@ def _table(rows: Sequence[dict], results: dict) -> str:
         for row in zip(*columns, strict=True)
     ]
     rule = ["-" * width for width in widths]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rest))
+    lines = [
+        f"# {results['suite']}: {results['source']}",
+        "",
+        "Per cent: mean and standard deviation over seeds, in brackets 95 % "
+        "intervals of the mean (Student's t over seeds). Differences are taken "
+        f"seed by seed, and bold where the interval does not hold 0.{size}",
+        *("", f"## {title}", ""),
+        *(f"| {' | '.join(row)} |" for row in (header, rule, *rest)),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def spread(figures: dict | None) -> str:
