@@ -108,7 +108,7 @@ benchmarks: $(BENCHMARKS:%=benchmark-%)
 .NOTPARALLEL: benchmarks
 
 $(BENCHMARKS:%=benchmark-%): benchmark-%: $(INSTALLED)
-	$(PYTHON) tools/benchmarks/bench.py $* --output=build/benchmarks/$*.json --interop_python=$(INTEROP_PYTHON)
+	$(PYTHON) tools/benchmarks/bench.py $* --output=build/benchmarks/$*.md --interop_python=$(INTEROP_PYTHON)
 
 # --- Development --------------------------------------------------------------
 

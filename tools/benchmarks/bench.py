@@ -1,14 +1,13 @@
 """Measures how fast electra_tf is beside other ways to do the same.
 
-    python tools/benchmarks/bench.py training --output=build/training.json
+    python tools/benchmarks/bench.py training --output=build/training.md
 
 Contestants are processes that take turns, round by round. The table has their
 rates and CPU seconds, and how many times as fast as others they are: medians of
 the rounds, between the quartiles. Where other programs use the machine, believe
-ratios and CPU seconds rather than rates. With --output the table is written
-beside the JSON, as Markdown. Contestants whose packages are missing are named
-and left out: those with transformers or ONNX Runtime run in the environment of
---interop_python (make interop).
+ratios and CPU seconds rather than rates. Contestants whose packages are missing
+are named and left out: those with transformers or ONNX Runtime run in the
+environment of --interop_python (make interop).
 
 A benchmark is a `contest.Benchmark`, a line of the table below.
 """
@@ -49,7 +48,7 @@ def _make_parser() -> arguments.ArgumentParser:
         chosen = ",".join(benchmark.chosen), f"who takes part, of {everybody}"
         against = ",".join(benchmark.against), "with whom others are compared"
         flags = {
-            "output": ("", "JSON file; the table is written beside it"),
+            "output": ("", "Markdown file that the table is written to, too"),
             "contestants": chosen,
             "against": against,
             "interop_python": (sys.executable, "has requirements-interop.lock"),
@@ -149,22 +148,19 @@ def _bench(args: argparse.Namespace) -> None:
     benchmark = BENCHMARKS[args.benchmark]
     load, *_ = os.getloadavg()
     rounds = _measure(args)
-    by_name = contest.figures(rounds, args.against, benchmark.is_varied)
+    table = contest.table(
+        rounds, args.against, benchmark.unit, benchmark.is_varied
+    )
     flags = {"num_steps", "num_rounds", "tiny", *benchmark.flags}
     settings = [f"{flag}={getattr(args, flag)}" for flag in sorted(flags)]
     page = (
         f"bench.py {args.benchmark}: {', '.join(settings)}; {os.cpu_count()} "
-        f"cores, load {load:.1f} before it\n\n"
-        f"{contest.table(by_name, benchmark.unit)}\n"
+        f"cores, load {load:.1f} before it\n\n{table}\n"
     )
     print(page)
     if args.output:
-        path = os.path.splitext(args.output)[0]
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        content = {"flags": vars(args), "cpus": os.cpu_count(), "load": load}
-        content |= {"contestants": by_name, "rounds": rounds}
-        files.write_json(f"{path}.json", content)
-        files.write_atomically(f"{path}.md", page)
+        os.makedirs(os.path.dirname(args.output) or ".", exist_ok=True)
+        files.write_atomically(args.output, page)
 
 
 def main(argv=None) -> int:

@@ -21,9 +21,8 @@ from electra_tf import configs
 ROOT = pathlib.Path(__file__).parents[2]
 _WORKER = pathlib.Path(__file__).with_name("worker.py")
 _START = time.perf_counter()
-# What an answer and a table always have; the rest becomes columns of its own.
+# What an answer always has; the rest becomes columns of its own.
 _MEASURED = ("seconds", "cpu_seconds", "peak_mb", "amount")
-_IN_ALL_TABLES = ("per_second", "quartiles", "cpu_seconds", "peak_mb", "times")
 
 # What a worker answers: see worker.py. `amount` is how much it did.
 Answer = dict[str, float]
@@ -178,90 +177,71 @@ def take_turns(
     return rounds
 
 
-def _quartiles(values: Sequence[float]) -> list[float]:
-    """The lower quartile, the median and the upper one."""
-    if len(values) < 2:
-        return [values[0]] * 3
-    return statistics.quantiles(values, method="inclusive")
-
-
-def figures(
+def table(
     rounds: Mapping[str, Sequence[Answer]],
     against: Iterable[str],
+    unit: str,
     is_varied: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """What the rounds amount to.
+) -> str:
+    """What the rounds amount to, as a Markdown table.
 
-    Name -> `per_second`, its `quartiles` and `cpu_seconds` of a unit,
-    `peak_mb`, the medians of other figures, and `times`: name of another ->
-    [lower quartile, how many times as fast by the clock, upper quartile, the
-    same by CPU seconds]. For `is_varied` see `Benchmark`.
+    Of each contestant: units a second, the CPU time of a unit, the memory and
+    the medians of other figures; and how many times as fast it is as each that
+    it is compared with, by the clock and by CPU seconds. In brackets are
+    quartiles of the rounds. For `is_varied` see `Benchmark`.
     """
     mean = statistics.fmean if is_varied else statistics.median
 
     def each(name: str, key: str) -> list[float]:
         return [answer[key] / answer["amount"] for answer in rounds[name]]
 
-    def times(name: str, other: str) -> list[float]:
-        seconds, others = each(name, "seconds"), each(other, "seconds")
-        ratios = [b / a for a, b in zip(seconds, others, strict=True)]
-        lower, clock, upper = _quartiles(ratios)
-        if is_varied:
-            clock = mean(others) / mean(seconds)
-        cpu = mean(each(other, "cpu_seconds")) / mean(each(name, "cpu_seconds"))
-        return [lower, clock, upper, cpu]
-
-    by_name = {}
-    for name, answers in rounds.items():
-        lower, _, upper = _quartiles([1 / s for s in each(name, "seconds")])
-        by_name[name] = {
-            "per_second": 1 / mean(each(name, "seconds")),
-            "quartiles": [lower, upper],
-            "cpu_seconds": mean(each(name, "cpu_seconds")),
-            "peak_mb": max(answer["peak_mb"] for answer in answers),
-            "times": {
-                other: times(name, other)
-                for other in against
-                if other in rounds and other != name
-            },
-        } | {
-            key: statistics.median(answer[key] for answer in answers)
-            for key in answers[0]
-            if key not in _MEASURED
-        }
-    return by_name
-
-
-def table(by_name: Mapping[str, Mapping[str, Any]], unit: str) -> str:
-    """What `figures` returns as a Markdown table."""
-    keys = dict.fromkeys(k for row in by_name.values() for k in row)
-    more = [key for key in keys if key not in _IN_ALL_TABLES]
-    compared = {other for row in by_name.values() for other in row["times"]}
-    against = [name for name in by_name if name in compared]
+    others = [name for name in rounds if name in against]
+    keys = dict.fromkeys(k for answers in rounds.values() for k in answers[0])
+    more = [key for key in keys if key not in _MEASURED]
     lines = [["", f"{unit}/s", "CPU ms each", "peak MB", *more]]
-    for other in against:
+    for other in others:
         lines[0] += [f"times {other}", "by CPU"]
-    for name, row in by_name.items():
-        lower, upper = map(_number, row["quartiles"])
+    for name, answers in rounds.items():
+        seconds, cpu = each(name, "seconds"), mean(each(name, "cpu_seconds"))
         line = [
             name,
-            f"{_number(row['per_second'])} ({lower} to {upper})",
-            _number(1e3 * row["cpu_seconds"]),
-            _number(row["peak_mb"]),
-            *(_number(row[key]) if key in row else "" for key in more),
+            _spread(1 / mean(seconds), [1 / s for s in seconds], _number),
+            _number(1e3 * cpu),
+            _number(max(answer["peak_mb"] for answer in answers)),
+            *(
+                _number(statistics.median(answer[key] for answer in answers))
+                if key in answers[0]
+                else ""
+                for key in more
+            ),
         ]
-        for other in against:
-            cells = ["", ""]
-            if ratios := row["times"].get(other):
-                lower, clock, upper, cpu = (f"{ratio:.2f}" for ratio in ratios)
-                cells = [f"{clock} ({lower} to {upper})", cpu]
-            line += cells
+        for other in others:
+            theirs = each(other, "seconds")
+            ratios = [b / a for a, b in zip(seconds, theirs, strict=True)]
+            times = statistics.median(ratios)
+            if is_varied:
+                times = mean(theirs) / mean(seconds)
+            cells = [
+                _spread(times, ratios, "{:.2f}".format),
+                f"{mean(each(other, 'cpu_seconds')) / cpu:.2f}",
+            ]
+            line += cells if other != name else ["", ""]
         lines.append(line)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
         f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines
     )
+
+
+def _spread(
+    middle: float, values: list[float], shown: Callable[[float], str]
+) -> str:
+    """A middle of values, and in brackets their quartiles."""
+    if len(values) < 2:
+        values = values * 2
+    lower, _, upper = statistics.quantiles(values, method="inclusive")
+    return f"{shown(middle)} ({shown(lower)} to {shown(upper)})"
 
 
 def _number(value: float) -> str:
