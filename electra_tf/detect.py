@@ -54,9 +54,7 @@ def _detect(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and judges; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf detect", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf detect", __doc__)
     add = parser.add_argument
     text_lines.add_arguments(parser)
     line = "a pre-trained checkpoint of any format, with the discriminator's "

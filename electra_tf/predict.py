@@ -64,9 +64,7 @@ def _predict(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and asks; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf predict", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf predict", __doc__)
     add = parser.add_argument
     text_lines.add_arguments(parser)
     line = "one version of a SavedModel, or the folder of its versions"

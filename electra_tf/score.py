@@ -90,9 +90,7 @@ def _answered(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and scores; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf score", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf score", __doc__)
     add = parser.add_argument
     text_lines.add_arguments(parser)
     line = "a pre-trained checkpoint of any format: Electric, a masked "

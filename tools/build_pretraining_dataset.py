@@ -25,9 +25,7 @@ from electra_tf.pretraining_data import building
 
 def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf build-data", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf build-data", __doc__)
     building.add_local_flags(parser)
     return arguments.run(building.build_dataset, parser, argv)
 

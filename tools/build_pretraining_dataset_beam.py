@@ -27,9 +27,7 @@ from electra_tf.pretraining_data import building
 
 def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="build_pretraining_dataset_beam", description=__doc__
-    )
+    parser = arguments.ArgumentParser("build_pretraining_dataset_beam", __doc__)
     building.add_flags(parser)
     argv = list(sys.argv[1:] if argv is None else argv)
     # What follows -- is Beam's.

@@ -40,9 +40,7 @@ def build_vocab(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and learns; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf build-vocab", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf build-vocab", __doc__)
     add = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(

@@ -56,9 +56,7 @@ def check_data(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and checks; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf check-data", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf check-data", __doc__)
     parser.add_values(
         str,
         data="Glob of TFRecord files, globs separated by commas, or a folder "

@@ -27,9 +27,7 @@ from electra_tf.command_line import arguments
 
 def main(argv=None) -> int:
     """Parses the flags and converts; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf convert", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf convert", __doc__)
     add = parser.add_argument
     add("--input", required=True, help="the checkpoint, of any format")
     add("--output", required=True, help="a folder that is new or empty")

@@ -22,9 +22,7 @@ from electra_tf.serving import kinds
 
 def main(argv=None) -> int:
     """Parses the flags and exports; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf export", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf export", __doc__)
     add = parser.add_argument
     add(
         "--model-dir",

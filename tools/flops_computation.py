@@ -31,9 +31,7 @@ def _print_table(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Prints the table; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf flops", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf flops", __doc__)
     add = parser.add_argument
     add(
         "--infer-length",

@@ -19,9 +19,7 @@ from electra_tf.training import local_cluster
 
 def main(argv=None) -> int:
     """Starts the workers; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="launch_local_cluster", description=__doc__
-    )
+    parser = arguments.ArgumentParser("launch_local_cluster", __doc__)
     add = parser.add_argument
     add(
         "--num-workers",

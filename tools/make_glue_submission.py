@@ -16,9 +16,7 @@ from electra_tf.finetuning import predictions
 
 def main(argv=None) -> int:
     """Parses the flags and writes the archive; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="make_glue_submission", description=__doc__
-    )
+    parser = arguments.ArgumentParser("make_glue_submission", __doc__)
     add = parser.add_argument
     add("model_dirs", nargs="+", help="directories of fine-tuning runs")
     add("--output", required=True, help="the zip to write")

@@ -47,9 +47,7 @@ def _plan(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Prints the plan; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf plan", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf plan", __doc__)
     add = parser.add_argument
     whole = arguments.positive_int
     arguments.add_gin(parser, required=True)

@@ -28,12 +28,10 @@ class ArgumentParser(argparse.ArgumentParser):
     abbreviated, so a mistyped one is not taken for another.
     """
 
-    def __init__(self, **kwargs):
-        kwargs.setdefault("allow_abbrev", False)
-        kwargs.setdefault(
-            "formatter_class", argparse.RawDescriptionHelpFormatter
-        )
-        super().__init__(**kwargs)
+    def __init__(self, prog: str, description: str = "", **kwargs):
+        kwargs |= {"prog": prog, "description": description}
+        kwargs["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def parse_known_args(self, args=None, namespace=None):
         args = list(sys.argv[1:] if args is None else args)

@@ -40,7 +40,7 @@ Base = tuple[Sequence[str], Sequence[str]]
 
 def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
     """The flags that all runs have."""
-    parser = arguments.ArgumentParser(prog=prog, description=description)
+    parser = arguments.ArgumentParser(prog, description)
     arguments.add_gin(parser)
     parser.add_values(
         str,

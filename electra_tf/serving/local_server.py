@@ -273,9 +273,7 @@ def create_server(model: RestModel, port: int = 0):
 
 def main(argv=None) -> int:
     """Parses the flags and serves until Ctrl-C; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf serve", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf serve", __doc__)
     parser.add_argument(
         "--model-base-path", required=True, help="directory of the versions"
     )

@@ -38,7 +38,7 @@ BENCHMARKS = {
 
 
 def _make_parser() -> arguments.ArgumentParser:
-    parser = arguments.ArgumentParser(prog="bench", description=__doc__)
+    parser = arguments.ArgumentParser("bench", __doc__)
     names = parser.add_subparsers(
         dest="benchmark", required=True, metavar="NAME"
     )

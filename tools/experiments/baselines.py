@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and runs; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="baselines", description=__doc__)
+    parser = arguments.ArgumentParser("baselines", __doc__)
     add = parser.add_argument
     add("--kind", required=True, choices=KINDS, help="Which.")
     for name in ("train-file", "dev-file", "test-file", "output-dir"):

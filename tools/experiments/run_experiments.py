@@ -123,9 +123,7 @@ def _write_results(variants: Sequence[Variant], options: Options) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    parser = arguments.ArgumentParser(
-        prog="run_experiments", description=__doc__
-    )
+    parser = arguments.ArgumentParser("run_experiments", __doc__)
     add = parser.add_argument
     add("--suite", required=True, choices=list(SUITES), help="What to run.")
     add("--rows", type=arguments.names, default=(), help="Some rows of it.")

@@ -174,9 +174,7 @@ def _build(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="build_docstring_corpus", description=__doc__
-    )
+    parser = arguments.ArgumentParser("build_docstring_corpus", __doc__)
     add = parser.add_argument
     add("--output-dir", required=True, help="folder to write")
     add("--packages", type=arguments.names, default="", help="default: all")

@@ -31,9 +31,7 @@ from electra_tf.command_line import arguments
 
 def main(argv=None) -> int:
     """Parses the flags and runs what is left; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="electra-tf quickstart", description=__doc__
-    )
+    parser = arguments.ArgumentParser("electra-tf quickstart", __doc__)
     parser.add_argument(
         "--dry-run",
         action="store_true",

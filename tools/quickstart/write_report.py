@@ -50,7 +50,7 @@ _CURVES = {
 
 def main(argv=None) -> int:
     """Parses the flags and writes; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="write_report", description=__doc__)
+    parser = arguments.ArgumentParser("write_report", __doc__)
     parser.add_argument(
         "--build-dir", required=True, help="directory of a quickstart run"
     )
