@@ -1,19 +1,18 @@
 """What a user would take instead of a network, on the same labelled rows.
 
-  python tools/experiments/baselines.py --kind=tfidf --train_file=train.tsv \\
+  python tools/experiments/baselines.py --train_file=train.tsv \\
       --dev_file=dev.tsv --test_file=test.tsv --output_dir=build/tfidf
 
-tfidf: logistic regression on TF-IDF of words. Words alone or with pairs, all
-or those of two rows and more, labels as they are or balanced, and the strength
-of regularisation are chosen on dev; test rows are scored once, and nothing is
-random. majority: the commonest label.
+Logistic regression on TF-IDF of words. Words alone or with pairs, all or those
+of two rows and more, labels as they are or balanced, and the strength of
+regularisation are chosen on dev; test rows are scored once, and nothing is
+random.
 
 results.json in the output folder has the accuracy in per cent, laid out like
 that of run_finetuning, and what was chosen.
 """
 
 import argparse
-import collections
 import itertools
 import pathlib
 import sys
@@ -23,7 +22,6 @@ from collections.abc import Sequence
 from electra_tf import files, model_directory
 from electra_tf.command_line import arguments
 
-KINDS = ("tfidf", "majority")
 # scikit-learn's `C`, a larger one regularises less: a hundred texts want much
 # of it, thousands of them little.
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
@@ -99,7 +97,7 @@ def fit_tfidf(train: Rows, dev: Rows) -> tuple[dict, typing.Any]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Fits a baseline and writes what it scores.
+    """Fits the baseline and writes what it scores.
 
     Raises:
       ValueError: If a file is not of labelled rows.
@@ -107,19 +105,10 @@ def run(args: argparse.Namespace) -> None:
     train, dev, test = map(
         read_rows, (args.train_file, args.dev_file, args.test_file)
     )
-    if args.kind == "majority":
-        label, _ = collections.Counter(train[1]).most_common(1)[0]
-        chosen: dict = {"label": label}
-        accuracies = [
-            100.0 * labels.count(label) / len(labels)
-            for _, labels in (dev, test)
-        ]
-    else:
-        chosen, model = fit_tfidf(train, dev)
-        accuracies = [chosen["dev_accuracy"], 100.0 * model.score(*test)]
-    trial: dict = {
-        split: {"accuracy": accuracy}
-        for split, accuracy in zip(("dev", "test"), accuracies, strict=True)
+    chosen, model = fit_tfidf(train, dev)
+    trial = {
+        "dev": {"accuracy": chosen["dev_accuracy"]},
+        "test": {"accuracy": 100.0 * model.score(*test)},
     }
     args.output_dir.mkdir(parents=True, exist_ok=True)
     path = args.output_dir / model_directory.RESULTS_FILE
@@ -129,10 +118,8 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and runs; returns the exit code."""
     parser = arguments.ArgumentParser("baselines", __doc__)
-    add = parser.add_argument
-    add("--kind", required=True, choices=KINDS, help="Which.")
     for name in ("train-file", "dev-file", "test-file", "output-dir"):
-        add(f"--{name}", type=pathlib.Path, required=True)
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     return arguments.run(run, parser, argv)
 
 

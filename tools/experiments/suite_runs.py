@@ -205,7 +205,7 @@ def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
             stages = _stages(row, options)
-            if row.bindings or row.baseline:
+            if row.bindings or row.is_baseline:
                 name = os.path.join(options.suite, row.name)
                 folder = _folder(name, options)
             else:
@@ -298,8 +298,8 @@ def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
     for task in options.tasks:
         configuration = _finetuning(row, task, options)
         model_dir = os.path.join(variant.folder, of_seed, task)
-        if row.baseline:
-            run = _baseline(row.baseline, configuration[2].data, model_dir)
+        if row.is_baseline:
+            run = _baseline(configuration[2].data, model_dir)
         else:
             run = _trained(configuration, seed, model_dir, start)
         title = f"{name} {task}"
@@ -341,13 +341,13 @@ def _trained(
 
 
 def _baseline(
-    kind: str, data: finetuning_configs.FinetuningDataConfig, model_dir: str
+    data: finetuning_configs.FinetuningDataConfig, model_dir: str
 ) -> Run:
     """A run of baselines.py on the rows of fine-tuning."""
     script = os.path.relpath(pathlib.Path(__file__).parent / "baselines.py")
     names = ("train_file", "dev_file", "test_file")
     rows = (f"--{name}={getattr(data, name)}" for name in names)
-    command = (script, f"--kind={kind}", *rows, f"--output_dir={model_dir}")
+    command = (script, *rows, f"--output_dir={model_dir}")
     return Run(command, model_dir, (), None)
 
 

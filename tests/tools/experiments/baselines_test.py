@@ -1,7 +1,6 @@
 """Tests of baselines.py: the words decide, and dev chooses."""
 
 import baselines
-import pytest
 
 from tests import helpers
 
@@ -25,16 +24,7 @@ def test_words_decide():
     assert list(model.predict(["draw the axis"])) == ["matplotlib"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "accuracies", "key"),
-    [
-        ("tfidf", (100.0, 100.0), "strength"),
-        ("majority", (50.0, 75.0), "label"),
-    ],
-)
-def test_results_are_laid_out_like_those_of_fine_tuning(
-    kind, accuracies, key, tmp_path
-):
+def test_results_are_laid_out_like_those_of_fine_tuning(tmp_path):
     rows = {
         "train": [("good film", "pos"), ("bad film", "neg"), ("good", "pos")],
         "dev": [("good", "pos"), ("bad", "neg")],
@@ -44,9 +34,9 @@ def test_results_are_laid_out_like_those_of_fine_tuning(
         f"--{split}_file={helpers.write_tsv(tmp_path / f'{split}.tsv', some)}"
         for split, some in rows.items()
     ]
-    flags += [f"--kind={kind}", f"--output_dir={tmp_path / 'out'}"]
+    flags.append(f"--output_dir={tmp_path / 'out'}")
     assert baselines.main(flags) == 0
     found = helpers.read_json(tmp_path / "out" / "results.json")
     (trial,) = found["trials"]
-    assert (trial["dev"]["accuracy"], trial["test"]["accuracy"]) == accuracies
-    assert key in found["chosen"]
+    assert trial == {"dev": {"accuracy": 100.0}, "test": {"accuracy": 100.0}}
+    assert "strength" in found["chosen"]

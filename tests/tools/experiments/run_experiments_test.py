@@ -53,7 +53,7 @@ _OF_BERT = (
     "--model_dir=build/experiments/runs/objectives/bert/6e12/seed_2/rte",
 )
 _OF_TFIDF = (
-    "python tools/experiments/baselines.py --kind=tfidf "
+    "python tools/experiments/baselines.py "
     "--train_file=build/imdb/labelled/train_400.tsv "
     "--dev_file=build/imdb/labelled/dev.tsv "
     "--test_file=build/imdb/labelled/test.tsv "
