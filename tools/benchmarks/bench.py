@@ -16,7 +16,6 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
 
 import building
 import contest
@@ -46,11 +45,9 @@ def _make_parser() -> arguments.ArgumentParser:
         summary, everybody = benchmark.summary, ", ".join(benchmark.contestants)
         of_name = names.add_parser(name, help=summary, description=summary)
         chosen = ",".join(benchmark.chosen), f"who takes part, of {everybody}"
-        against = ",".join(benchmark.against), "with whom others are compared"
         flags = {
             "output": ("", "Markdown file that the table is written to, too"),
             "contestants": chosen,
-            "against": against,
             "interop_python": (sys.executable, "has requirements-interop.lock"),
             "num_steps": (1, "steps of a contestant in a round"),
             "num_rounds": (5, "rounds"),
@@ -71,23 +68,16 @@ def _make_parser() -> arguments.ArgumentParser:
     return parser
 
 
-def _chosen(flag: str, text: str, known: Iterable[str]) -> list[str]:
-    """The names in a flag, all of them known."""
-    names = [name for name in text.split(",") if name]
-    for name in names:
+def _able(args: argparse.Namespace) -> list[str]:
+    """The contestants that have their packages; the others are named."""
+    able, known = [], BENCHMARKS[args.benchmark].contestants
+    for name in arguments.names(args.contestants):
         if name not in known:
             raise ValueError(
-                f"--{flag} must be among {', '.join(known)}. Received: {name}"
-                f"{errors.did_you_mean(name, known)}"
+                f"--contestants must be among {', '.join(known)}. Received: "
+                f"{name}{errors.did_you_mean(name, known)}"
             )
-    return names
-
-
-def _able(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """The contestants that have their packages; the others are named."""
-    able = []
-    for name in names:
-        packages = BENCHMARKS[args.benchmark].contestants[name].packages
+        packages = known[name].packages
         if missing := contest.missing_packages(args.interop_python, packages):
             contest.say(f"left out: {name}, which needs {', '.join(missing)}")
         else:
@@ -111,9 +101,7 @@ def _measure(args: argparse.Namespace) -> dict[str, list[contest.Answer]]:
     """Has the contestants take their turns."""
     benchmark = BENCHMARKS[args.benchmark]
     known = benchmark.contestants
-    args.against = _chosen("against", args.against, known)
-    names = _chosen("contestants", args.contestants, known)
-    args.names = names = _able(args, names)
+    args.names = names = _able(args)
     processes: dict[str, contest.Process] = {}
     with tempfile.TemporaryDirectory() as args.folder:
         try:
@@ -149,7 +137,7 @@ def _bench(args: argparse.Namespace) -> None:
     load, *_ = os.getloadavg()
     rounds = _measure(args)
     table = contest.table(
-        rounds, args.against, benchmark.unit, benchmark.is_varied
+        rounds, benchmark.against, benchmark.unit, benchmark.is_varied
     )
     flags = {"num_steps", "num_rounds", "tiny", *benchmark.flags}
     settings = [f"{flag}={getattr(args, flag)}" for flag in sorted(flags)]

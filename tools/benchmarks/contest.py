@@ -52,7 +52,7 @@ class Benchmark(NamedTuple):
       unit: What steps are counted in, such as "examples".
       contestants: By their names.
       chosen: Those that take part by default.
-      against: Those with which the others are compared by default.
+      against: Those with which the others are compared.
       prepare: Takes the flags, and among them a `folder` and the `names` of
         those that take part. Writes files; returns settings for all of them.
       flags: Name -> default and help.
