@@ -24,7 +24,6 @@ from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.model import costs
 
-_GIN = pathlib.Path(__file__).parents[2] / "gin"
 OWN_STEPS = "own_steps"
 # Held-out evaluations of a pre-training run.
 _NUM_EVALS = 5
@@ -181,13 +180,6 @@ class Run:
         return files.read_json(path, step=int) if os.path.exists(path) else {}
 
 
-def gin_path(name: str) -> str:
-    """A file below gin/, as a user in the working directory would name it."""
-    path = str(_GIN / name)
-    relative = os.path.relpath(path)
-    return path if relative.startswith(os.pardir) else relative
-
-
 def budget_name(budget: float | None) -> str:
     """1e13 -> '1e13'."""
     return OWN_STEPS if budget is None else f"{budget:g}".replace("e+", "e")
@@ -227,7 +219,7 @@ def _stages(row: Row, options: Options) -> tuple[Stage, ...]:
     for path in filter(None, (row.first_stage, row.gin_file)):
         parent, name = pathlib.PurePath(path).with_suffix("").parts[-2:]
         folder = _folder(os.path.join(parent, name), options)
-        paths = tuple(filter(None, (gin_path(path), options.size_gin_file)))
+        paths = tuple(filter(None, (f"gin/{path}", options.size_gin_file)))
         config = gin_files.load(
             configs.PretrainingConfig, paths, options.gin_params
         )
@@ -359,7 +351,7 @@ def _finetuning(row: Row, task_name: str, options: Options) -> tuple:
     names = task.gin_files
     if options.size_gin_file:
         names += task.small_gin_files
-    paths = tuple(map(gin_path, names))
+    paths = tuple(f"gin/{name}" for name in names)
     params = task.bindings + suite.bindings
     if suite.is_pretrained_once:
         params += (f"FinetuningConfig.num_trials={options.num_seeds}",)
