@@ -98,8 +98,23 @@ class WholeWordMasking(electra.PretrainingModel):
     continues_a_word: np.ndarray | None = None
 
     def mask_inputs(self, inputs, noise):
-        return masking.mask_whole_words(
-            inputs, noise, self.config, self.special_ids, self.continues_a_word
+        config, ids = self.config, inputs.input_ids
+        num_slots = config.max_predictions_per_seq
+        positions, num_drawn = masking.draw_whole_words(
+            masking.is_candidate(ids, inputs.input_mask, self.special_ids),
+            tf.gather(tf.constant(self.continues_a_word), ids),
+            noise.positions,
+            masking.number_of_predictions(
+                inputs.input_mask, config.mask_prob, num_slots
+            ),
+        )
+        return masking.mask(
+            inputs,
+            positions[:, :num_slots],
+            noise.mask,
+            num_drawn,
+            self.special_ids.mask,
+            config.masked_token_prob,
         )
 
 

@@ -343,43 +343,6 @@ def mask_positions(
     )
 
 
-def mask_whole_words(
-    inputs: Inputs,
-    noise: Noise,
-    config: configs.ElectraConfig,
-    special_ids: SpecialIds,
-    continues_a_word: np.ndarray,
-) -> Inputs:
-    """Draws words, and masks them.
-
-    Args:
-      inputs: The unmasked batch.
-      noise: Its draws.
-      config: See `mask_tokens`.
-      special_ids: See `mask_tokens`.
-      continues_a_word: <bool>[V], see the function of this name.
-
-    Returns:
-      The masked batch.
-    """
-    positions, num_drawn = draw_whole_words(
-        is_candidate(inputs.input_ids, inputs.input_mask, special_ids),
-        tf.gather(tf.constant(continues_a_word), inputs.input_ids),
-        noise.positions,
-        number_of_predictions(
-            inputs.input_mask, config.mask_prob, config.max_predictions_per_seq
-        ),
-    )
-    return mask(
-        inputs,
-        positions[:, : config.max_predictions_per_seq],
-        noise.mask,
-        num_drawn,
-        special_ids.mask,
-        config.masked_token_prob,
-    )
-
-
 def unmask(inputs: Inputs) -> Inputs:
     """Puts the true tokens back (the original's function of this name)."""
     input_ids, _ = scatter_update(
