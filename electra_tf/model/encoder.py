@@ -22,20 +22,8 @@ from electra_tf.model import costs, kernels
 
 # The original's BERT code has it.
 MASKED_ATTENTION_LOGIT = -10000.0
-_WORD_EMBEDDINGS = "word_embeddings"
-_WORD_EMBEDDINGS_DELTA = f"{_WORD_EMBEDDINGS}_delta"
-
-
-def is_word_embeddings(path: str) -> bool:
-    """Whether the variable of that path is a network's table of words."""
-    return path.endswith(f"/{_WORD_EMBEDDINGS}")
-
-
-def is_of_word_embeddings(path: str) -> bool:
-    """Whether it is that, or what two networks' tables of words differ by."""
-    return is_word_embeddings(path) or path.endswith(
-        f"/{_WORD_EMBEDDINGS_DELTA}"
-    )
+# A network's table of words. What two networks' tables differ by is _delta.
+WORD_EMBEDDINGS = "word_embeddings"
 
 
 def initializer(initializer_range: float) -> keras.initializers.Initializer:
@@ -176,10 +164,10 @@ class Embeddings(Layer):
                 or initializer(config.initializer_range),
             )
 
-        self.word_embeddings = table(_WORD_EMBEDDINGS, config.vocab_size)
+        self.word_embeddings = table(WORD_EMBEDDINGS, config.vocab_size)
         if self.is_disentangled:
             self.word_embeddings_delta = table(
-                _WORD_EMBEDDINGS_DELTA, config.vocab_size, "zeros"
+                f"{WORD_EMBEDDINGS}_delta", config.vocab_size, "zeros"
             )
         self.token_type_embeddings = table(
             "token_type_embeddings", config.type_vocab_size

@@ -380,7 +380,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 tf.cast(g.values, tf.float32)
                 if self.clip_norm_of_unmerged_rows
                 and isinstance(g, tf.IndexedSlices)
-                and encoder.is_word_embeddings(v.path)
+                and v.path.endswith(f"/{encoder.WORD_EMBEDDINGS}")
                 else merged
                 for (g, v), merged in zip(pairs, dense, strict=True)
             ]
@@ -430,7 +430,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         path = self._variable_paths[index]
         size = self._trainable_variables[index].shape.num_elements()
         scale = self.scales.get(path, 1.0)
-        if encoder.is_of_word_embeddings(path):
+        if f"/{encoder.WORD_EMBEDDINGS}" in path:  # And what they differ by.
             scale *= self.config.embeddings_lr_scale
         return _Kind(scale, not NOT_DECAYED.search(path), size >= _LARGE)
 
