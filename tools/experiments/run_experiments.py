@@ -14,6 +14,7 @@ suite_data.py and docs/guides/reproduce-paper.md.
 """
 
 import argparse
+import dataclasses
 import math
 import os
 import pathlib
@@ -26,12 +27,19 @@ import suite_data
 import suite_plot
 import suite_runs
 import suite_table
-from suite_runs import Options, Run, Variant
-from suites import SUITES
+from suite_runs import Run, Variant
+from suites import SUITES, Suite
 
 from electra_tf import errors, files
 from electra_tf.command_line import arguments
 
+# What the suite decides for each run.
+_DECIDED = (
+    "RunConfig.seed",
+    "RunConfig.model_dir",
+    "FinetuningConfig.init_checkpoint",
+    "FinetuningConfig.num_trials",
+)
 _budget = arguments.number(
     lambda text: math.inf if text == suite_runs.OWN_STEPS else float(text),
     # A folder is called by it.
@@ -40,9 +48,11 @@ _budget = arguments.number(
 )
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _suite(args: argparse.Namespace) -> Suite:
+    """A suite as the flags have it."""
     suite, size = SUITES[args.suite], args.size_gin_file
     budget = args.budget_flops or suite.budget_flops
+    budget = None if budget == math.inf else budget
     rows = [row.name for row in suite.rows]
     for flag, known in (("rows", rows), ("tasks", suite.tasks)):
         for name in getattr(args, flag):
@@ -51,15 +61,23 @@ def _options(args: argparse.Namespace) -> Options:
                     f"Expected {flag} among {', '.join(known)}. Received: "
                     f"{name}"
                 )
-    return Options(
-        args.suite,
-        args.tasks or tuple(suite.tasks),
-        args.seeds or suite.num_seeds,
-        None if budget == math.inf else budget,
-        suite.size_gin_file if size is None else size,
-        args.output_dir or os.path.join(suite.build_dir, "runs"),
-        tuple(args.gin_param),
-        tuple(args.finetuning_gin_param),
+    decided = _DECIDED + ("RunConfig.num_train_steps",) * bool(budget)
+    for param in (*args.gin_param, *args.finetuning_gin_param):
+        if param.partition("=")[0].strip() in decided:
+            raise errors.ConfigError(
+                "Expected bindings of what the comparison leaves open. "
+                f"Received: {param}"
+            )
+    return dataclasses.replace(
+        suite,
+        name=args.suite,
+        tasks={name: suite.tasks[name] for name in args.tasks or suite.tasks},
+        num_seeds=args.seeds or suite.num_seeds,
+        budget_flops=budget,
+        size_gin_file=suite.size_gin_file if size is None else size,
+        output_dir=args.output_dir or os.path.join(suite.build_dir, "runs"),
+        gin_params=tuple(args.gin_param),
+        finetuning_gin_params=tuple(args.finetuning_gin_param),
     )
 
 
@@ -72,12 +90,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       ValueError: On a mistake in the flags, a gin file or the public sets.
     """
-    suite, options = SUITES[args.suite], _options(args)
-    variants = suite_runs.variants(options, args.rows)
+    suite = _suite(args)
+    variants = suite_runs.variants(suite, args.rows)
     runs: dict[str, Run] = {}  # Each once, the first seed of all rows first.
-    for seed in suite_runs.seeds_of(options):
+    for seed in suite_runs.seeds_of(suite):
         for variant in variants:
-            for one in suite_runs.runs_of(variant, seed, options):
+            for one in suite_runs.runs_of(variant, seed, suite):
                 runs.setdefault(one.model_dir, one)
     if args.dry_run:
         for one in runs.values():
@@ -92,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             build(args.data_dir, pathlib.Path(suite.build_dir))
         _require_data(variants)
         code = run_queue.RunQueue([*runs.values()], args.parallel).execute()
-    _write_results(suite_runs.variants(options), options)
+    _write_results(suite_runs.variants(suite), suite)
     return code
 
 
@@ -107,14 +125,14 @@ def _require_data(variants: Sequence[Variant]) -> None:
                 )
 
 
-def _write_results(variants: Sequence[Variant], options: Options) -> None:
+def _write_results(variants: Sequence[Variant], suite: Suite) -> None:
     """Writes what is known of all rows of the suite."""
-    results = suite_table.collect(variants, options)
+    results = suite_table.collect(variants, suite)
     if not results["rows"]:
-        print(f"{options.suite}: nothing is scored, so there is no table")
+        print(f"{suite.name}: nothing is scored, so there is no table")
         return
     text = suite_table.markdown(results)
-    path = os.path.join(options.output_dir, f"{options.suite}.{{}}")
+    path = os.path.join(suite.output_dir, f"{suite.name}.{{}}")
     files.write_json(path.format("json"), results)
     files.write_atomically(path.format("md"), text)
     suite_plot.draw(results, path.format("png"))

@@ -17,9 +17,9 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from suites import FROM_SCRATCH, SUITES, Row
+from suites import FROM_SCRATCH, Row, Suite
 
-from electra_tf import configs, errors, files, model_directory
+from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.model import costs
@@ -27,50 +27,6 @@ from electra_tf.model import costs
 OWN_STEPS = "own_steps"
 # Held-out evaluations of a pre-training run.
 _NUM_EVALS = 5
-# What the suite decides for each run.
-_DECIDED = (
-    "RunConfig.seed",
-    "RunConfig.model_dir",
-    "FinetuningConfig.init_checkpoint",
-    "FinetuningConfig.num_trials",
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What a user chose for all rows.
-
-    Attributes:
-      suite: Name of one of `SUITES`.
-      tasks: Names of its tasks.
-      num_seeds: Seeds are 1, 2, ...
-      budget: FLOPs of each row; None for the steps of the gin files.
-      size_gin_file: Given after the row's file; '' for the row's own size.
-      output_dir: Where the runs are.
-      gin_params: Bindings for all pre-training.
-      finetuning_gin_params: Bindings for all fine-tuning.
-
-    Raises:
-      ConfigError: If a binding is of what the suite decides.
-    """
-
-    suite: str
-    tasks: tuple[str, ...]
-    num_seeds: int
-    budget: float | None
-    size_gin_file: str
-    output_dir: str
-    gin_params: tuple[str, ...] = ()
-    finetuning_gin_params: tuple[str, ...] = ()
-
-    def __post_init__(self):
-        decided = _DECIDED + ("RunConfig.num_train_steps",) * bool(self.budget)
-        for param in (*self.gin_params, *self.finetuning_gin_params):
-            if param.partition("=")[0].strip() in decided:
-                raise errors.ConfigError(
-                    "Expected bindings of what the comparison leaves open. "
-                    f"Received: {param}"
-                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,54 +141,51 @@ def budget_name(budget: float | None) -> str:
     return OWN_STEPS if budget is None else f"{budget:g}".replace("e+", "e")
 
 
-def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
+def variants(suite: Suite, rows: Sequence[str] = ()) -> list[Variant]:
     """Rows of a suite, all or those that are named.
 
     Raises:
       ConfigError: If a gin file does not load.
     """
     chosen = []
-    for row in SUITES[options.suite].rows:
+    for row in suite.rows:
         if not rows or row.name in rows:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
-            stages = _stages(row, options)
+            stages = _stages(row, suite)
             if row.bindings or row.is_baseline:
-                name = os.path.join(options.suite, row.name)
-                folder = _folder(name, options)
+                folder = _folder(f"{suite.name}/{row.name}", suite)
             else:
                 folder = stages[-1].folder
             chosen.append(Variant(row, stages, folder))
     return chosen
 
 
-def _folder(name: str, options: Options) -> str:
-    return os.path.join(options.output_dir, name, budget_name(options.budget))
+def _folder(name: str, suite: Suite) -> str:
+    return os.path.join(suite.output_dir, name, budget_name(suite.budget_flops))
 
 
 @functools.cache
-def _stages(row: Row, options: Options) -> tuple[Stage, ...]:
+def _stages(row: Row, suite: Suite) -> tuple[Stage, ...]:
     """The pre-training of a row, all stages of as many steps."""
     from electra_tf.model import ablations  # Imports TensorFlow.
 
     stages: list[Stage] = []
     for path in filter(None, (row.first_stage, row.gin_file)):
         parent, name = pathlib.PurePath(path).with_suffix("").parts[-2:]
-        folder = _folder(os.path.join(parent, name), options)
-        paths = tuple(filter(None, (f"gin/{path}", options.size_gin_file)))
+        folder = _folder(f"{parent}/{name}", suite)
+        paths = tuple(filter(None, (f"gin/{path}", suite.size_gin_file)))
         config = gin_files.load(
-            configs.PretrainingConfig, paths, options.gin_params
+            configs.PretrainingConfig, paths, suite.gin_params
         )
         per_step = costs.of_pretraining_step(
             ablations.networks(config.model), config.data.train_batch_size
         )
-        stages.append(
-            Stage(folder, paths, options.gin_params, config, per_step)
-        )
+        stages.append(Stage(folder, paths, suite.gin_params, config, per_step))
     num_steps = None
-    if options.budget is not None:
+    if suite.budget_flops is not None:
         total = sum(stage.flops_per_step for stage in stages)
-        num_steps = round(options.budget / total) or 1 if stages else None
+        num_steps = round(suite.budget_flops / total) or 1 if stages else None
     return tuple(_with_steps(stage, num_steps) for stage in stages)
 
 
@@ -255,20 +208,20 @@ def _with_steps(stage: Stage, num_steps: int | None) -> Stage:
     return dataclasses.replace(stage, gin_params=tuple(params), config=config)
 
 
-def seeds_of(options: Options) -> list[int | None]:
+def seeds_of(suite: Suite) -> list[int | None]:
     """Of separate runs; None where seeds are trials of one run."""
-    if SUITES[options.suite].is_pretrained_once:
+    if suite.is_pretrained_once:
         return [None]
-    return list(range(1, options.num_seeds + 1))
+    return list(range(1, suite.num_seeds + 1))
 
 
-def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
+def runs_of(variant: Variant, seed: int | None, suite: Suite) -> list[Run]:
     """Pre-training and fine-tuning of a variant with one seed, in order.
 
     The pre-training of a row from scratch, whose sizes it has, is among them.
     """
     row, of_seed = variant.row, "" if seed is None else f"seed_{seed}"
-    name = f"{row.name} {budget_name(options.budget)} {of_seed}".strip()
+    name = f"{row.name} {budget_name(suite.budget_flops)} {of_seed}".strip()
     runs: list[Run] = []
     for stage in variant.stages:
         start = {}
@@ -287,8 +240,8 @@ def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
         title = f"{name} pretraining{number}"
         runs.append(dataclasses.replace(run, title=title))
     start = {"init_checkpoint": runs[-1].model_dir} if runs else {}
-    for task in options.tasks:
-        configuration = _finetuning(row, task, options)
+    for task in suite.tasks:
+        configuration = _finetuning(row, task, suite)
         model_dir = os.path.join(variant.folder, of_seed, task)
         if row.is_baseline:
             run = _baseline(configuration[2].data, model_dir)
@@ -344,18 +297,17 @@ def _baseline(
 
 
 @functools.cache
-def _finetuning(row: Row, task_name: str, options: Options) -> tuple:
+def _finetuning(row: Row, task_name: str, suite: Suite) -> tuple:
     """gin files, bindings and configuration of fine-tuning on a task."""
-    suite = SUITES[options.suite]
     task = suite.tasks[task_name]
     names = task.gin_files
-    if options.size_gin_file:
+    if suite.size_gin_file:
         names += task.small_gin_files
     paths = tuple(f"gin/{name}" for name in names)
     params = task.bindings + suite.bindings
     if suite.is_pretrained_once:
-        params += (f"FinetuningConfig.num_trials={options.num_seeds}",)
+        params += (f"FinetuningConfig.num_trials={suite.num_seeds}",)
     params += row.bindings + tuple(row.task_bindings.get(task_name, ()))
-    params += options.finetuning_gin_params
+    params += suite.finetuning_gin_params
     config = gin_files.load(finetuning_configs.FinetuningConfig, paths, params)
     return paths, params, config

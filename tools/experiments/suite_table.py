@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import suite_runs
-from suite_runs import Options, Variant
-from suites import SUITES
+from suite_runs import Variant
+from suites import Suite
 
 from electra_tf import errors
 
@@ -25,12 +25,12 @@ MEAN = "mean"
 _ANY_SEED = "any"
 
 
-def collect(variants: Sequence[Variant], options: Options) -> dict:
+def collect(variants: Sequence[Variant], suite: Suite) -> dict:
     """The figures of all runs that are finished.
 
     Args:
       variants: Rows. Those of which nothing is finished are left out.
-      options: Of the runs.
+      suite: Of the rows.
 
     Returns:
       What the suite's .json holds: "suite", "source", "reference", "size" (gin
@@ -42,8 +42,7 @@ def collect(variants: Sequence[Variant], options: Options) -> dict:
     Raises:
       CheckpointError: If results are damaged.
     """
-    suite = SUITES[options.suite]
-    rows = [row for v in variants if (row := _row(v, options))["scores"]]
+    rows = [row for v in variants if (row := _row(v, suite))["scores"]]
     by_name = {row["row"]: row["scores"] for row in rows}
     other = by_name.get(suite.reference, {})
     for row in rows:
@@ -53,24 +52,24 @@ def collect(variants: Sequence[Variant], options: Options) -> dict:
             if (figures := _difference(row["scores"][name], other[name]))
         }
     return {
-        "suite": options.suite,
+        "suite": suite.name,
         "source": suite.source,
         "reference": suite.reference,
-        "size": options.size_gin_file,
-        "budget_flops": options.budget,
-        "tasks": {t: suite.tasks[t].metric for t in options.tasks},
+        "size": suite.size_gin_file,
+        "budget_flops": suite.budget_flops,
+        "tasks": {name: task.metric for name, task in suite.tasks.items()},
         "rows": rows,
     }
 
 
-def _row(variant: Variant, options: Options) -> dict:
+def _row(variant: Variant, suite: Suite) -> dict:
     scores: dict[str, dict[str, float]] = collections.defaultdict(dict)
     heldout: dict[str, list[float]] = collections.defaultdict(list)
-    for seed in suite_runs.seeds_of(options):
-        runs = suite_runs.runs_of(variant, seed, options)
+    for seed in suite_runs.seeds_of(suite):
+        runs = suite_runs.runs_of(variant, seed, suite)
         for run in filter(_is_of_table, runs):
             if run.task:
-                task = SUITES[options.suite].tasks[run.task]
+                task = suite.tasks[run.task]
                 values = run.scores(task.split, task.metric)
                 for number, score in enumerate(values, start=seed or 1):
                     name = _ANY_SEED if variant.row.is_baseline else str(number)
@@ -78,8 +77,8 @@ def _row(variant: Variant, options: Options) -> dict:
             elif run == runs[len(variant.own_stages) - 1]:  # The last stage.
                 for name in run.heldout().keys() & _HELDOUT:
                     heldout[name].append(run.heldout()[name])
-    whole = [scores[task] for task in options.tasks if task in scores]
-    if len(whole) == len(options.tasks):
+    whole = [scores[task] for task in suite.tasks if task in scores]
+    if len(whole) == len(suite.tasks):
         scores[MEAN] = {
             seed: statistics.fmean(of_task[seed] for of_task in whole)
             for seed in sorted(set.intersection(*map(set, whole)))

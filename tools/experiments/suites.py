@@ -58,6 +58,9 @@ class Task:
 class Suite:
     """Rows that are compared with one of them.
 
+    What a command may choose otherwise are `tasks`, `num_seeds`, `budget_flops`
+    and `size_gin_file`; what it adds are the last fields, `name` included.
+
     Attributes:
       source: What is compared, and where that is from.
       reference: Name of the row that the others are compared with.
@@ -66,17 +69,21 @@ class Suite:
       data: The function of `suite_data` that builds its data.
       build_dir: Where these data, and the runs, are.
       budget_flops: Compute of each row; None for the steps of the gin files.
-      num_seeds: Where the command does not say.
+      num_seeds: Seeds are 1, 2, ...
       is_pretrained_once: Seeds are trials of fine-tuning from one pre-trained
         model; otherwise each seed has a pre-training run of its own.
       size_gin_file: Given after the row's file; '' for the row's own size.
       bindings: Of all fine-tuning.
+      name: In `SUITES`.
+      output_dir: Where the runs are.
+      gin_params: Bindings for all pre-training.
+      finetuning_gin_params: Bindings for all fine-tuning, behind the others.
     """
 
     source: str
     reference: str
     rows: tuple[Row, ...]
-    tasks: Mapping[str, Task]
+    tasks: Mapping[str, Task] = dataclasses.field(hash=False)
     data: str
     build_dir: str = "build/experiments"
     budget_flops: float | None = None
@@ -84,6 +91,10 @@ class Suite:
     is_pretrained_once: bool = False
     size_gin_file: str = ""
     bindings: tuple[str, ...] = ()
+    name: str = ""
+    output_dir: str = ""
+    gin_params: tuple[str, ...] = ()
+    finetuning_gin_params: tuple[str, ...] = ()
 
 
 # Sizes and vocabulary are still those of the gin file's pre-training run.

@@ -1,5 +1,6 @@
 """Tests of run_experiments.py: commands, the queue, tables, and one suite."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -25,9 +26,11 @@ TINY = "gin/experiments/tiny.gin"
 
 def options(suite="objectives", output_dir="out", **changes):
     values = {"tasks": ("rte", "cola"), "num_seeds": 2, "size_gin_file": TINY}
-    values |= {"suite": suite, "output_dir": str(output_dir)}
-    values |= {"budget": 1e12} | changes
-    return suite_runs.Options(**values)
+    values |= {"name": suite, "output_dir": str(output_dir)}
+    values |= {"budget_flops": 1e12} | changes
+    known = SUITES[suite].tasks
+    values["tasks"] = {n: known[n] for n in values["tasks"]}
+    return dataclasses.replace(SUITES[suite], **values)
 
 
 def variants(suite, rows=(), **changes):
@@ -99,7 +102,8 @@ def test_two_stages_start_from_each_other_and_share_the_budget():
 
 
 def test_a_first_stage_is_the_run_of_another_row():
-    changes = {"tasks": ("400",), "budget": None, "size_gin_file": ""}
+    changes = {"tasks": ("400",), "budget_flops": None}
+    changes["size_gin_file"] = ""
     chosen = options("adaptation", num_seeds=5, **changes)
     found = variants("adaptation", ("general", "adapted_5"), **changes)
     general, adapted = (
@@ -142,7 +146,7 @@ def test_warm_up_keeps_its_share():
     (stage,) = variants("objectives", rows=("bert",))["bert"].stages
     assert stage.config.optimizer.warmup_proportion == 0.25
     # Without a budget a row has its own steps.
-    found = variants("models", budget=None, size_gin_file="")
+    found = variants("models", budget_flops=None, size_gin_file="")
     (stage,) = found["small"].stages
     assert stage.num_steps == 1000000
     assert stage.config.optimizer.warmup_steps(1000000) == 10000
@@ -284,7 +288,7 @@ def test_a_table_of_what_is_there(tmp_path):
 
 
 def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
-    changes = {"size_gin_file": "", "budget": None}
+    changes = {"size_gin_file": "", "budget_flops": None}
     chosen = options("few_labels", tmp_path, tasks=("100", "400"), **changes)
     found = suite_runs.variants(chosen)
     accuracies = {"pretrained": [80.0, 82.0], "tfidf": [75.0]}
