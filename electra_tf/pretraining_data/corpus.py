@@ -440,13 +440,11 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     while block := stream.read1(_READ_BYTES):
         if not block.endswith(b"\n"):
             block += stream.readline()
-        for head, kind in _HEADS.items():
-            if not offset and block.startswith(head):
-                reading.refuse(
-                    f"Expected text in UTF-8. Received: {name!r}, which is "
-                    f"{kind}."
-                )
-                return
+        if not offset and (kind := _other_kind(block)):
+            reading.refuse(
+                f"Expected text in UTF-8. Received: {name!r}, which is {kind}."
+            )
+            return
         try:
             lines = _decode(block).split("\n")
         except UnicodeDecodeError:
@@ -461,6 +459,18 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
         yield lines
         offset += len(block)
     yield [""]
+
+
+def _other_kind(block: bytes) -> str:
+    """What a file is that begins so; "" for text."""
+    for head, kind in _HEADS.items():
+        if block.startswith(head):
+            return kind
+    start = block[:1000].lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "HTML"
+    is_packed = start.count(0) > len(start) // 5
+    return "no text, or UTF-16: iconv -f UTF-16LE -t UTF-8" * is_packed
 
 
 def _decode(content: bytes) -> str:
@@ -520,7 +530,7 @@ def _text_of(content: str, field: str) -> str:
         raise ValueError("it is no object")
     for name in [field] if field in value else field.split("."):
         if not isinstance(value, dict) or name not in value:
-            raise ValueError(f"it has no field {field!r}")
+            raise ValueError(f"it has no field {field!r} (--text-field)")
         value = value[name]
     if not isinstance(value, str):
         raise ValueError(f"its field {field!r} is {json.dumps(value)}")
@@ -538,18 +548,29 @@ def _parquet_lines(
     source = path if path is not None else io.BytesIO(stream.read())
     try:
         with pa.parquet.ParquetFile(source) as table:
-            columns = table.schema_arrow.names
-            if field not in columns:
-                raise pa.ArrowInvalid(
-                    f"it has no column {field!r}, but {', '.join(columns)}"
+            schema = table.schema_arrow
+            parts = [field] if field in schema.names else field.split(".")
+            kind = pa.struct(schema)
+            for part in parts:
+                names = (
+                    [f.name for f in kind] if pa.types.is_struct(kind) else []
                 )
-            kind = table.schema_arrow.field(field).type
-            values = getattr(kind, "value_type", kind)  # Of a dictionary.
-            if str(values).removeprefix("large_") not in ("string", "binary"):
+                if part not in names:
+                    raise pa.ArrowInvalid(
+                        f"it has no column {field!r}, but {', '.join(names)} "
+                        "(--text-field)"
+                    )
+                kind = kind.field(part).type
+            values = str(getattr(kind, "value_type", kind))  # Of a dictionary.
+            values = values.removeprefix("large_").removesuffix("_view")
+            if values not in ("string", "binary"):
                 raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
             number = 0
             for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):
-                for text in batch.column(0).cast(pa.large_string()).to_pylist():
+                texts = batch.column(0)
+                for part in parts[1:]:
+                    texts = pa.compute.struct_field(texts, part)
+                for text in texts.cast(pa.large_string()).to_pylist():
                     number += 1
                     if text is not None:
                         yield _lines_of_row(text)

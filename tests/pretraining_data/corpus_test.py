@@ -99,9 +99,15 @@ def test_kinds(tmp_path, kind, compression):
 def test_parquet(tmp_path):
     content = parquet_of(["a b\n\nc", "d"])
     assert lines_of(tmp_path, "x.parquet", content) == ["a b", "c", "", "d", ""]
+    columns = [pa.array(["a", "b"], pa.string_view())]
     for kind in (pa.large_binary(), pa.dictionary(pa.int32(), pa.string())):
-        content = parquet_of(pa.array(["a", "b"]).cast(kind))
+        columns.append(pa.array(["a", "b"]).cast(kind))
+    for column in columns:
+        content = parquet_of(column)
         assert lines_of(tmp_path, "x.parquet", content) == ["a", "", "b", ""]
+    content = parquet_of([{"text": "a"}, {"text": "b"}], "meta")
+    lines = lines_of(tmp_path, "x.parquet", content, text_field="meta.text")
+    assert lines == ["a", "", "b", ""]
     content = gzip.compress(parquet_of(["a"], "body"))
     lines = lines_of(tmp_path, "x.parquet.gz", content, text_field="body")
     assert lines == ["a", ""]
@@ -316,6 +322,8 @@ DAMAGE = [
     ("x.parquet", parquet_of(["a", None, "b"]), "null in row 2 of", 2),
     ("x.parquet", b"plain text, long enough", "x.parquet': .+", 0),
     ("x.txt", "a\n\nb\n".encode("utf-16"), "x.txt', which is UTF-16", 0),
+    ("x.txt", "a\n\nb\n".encode("utf-16-le"), "or UTF-16: iconv", 0),
+    ("x.txt", b"\n<!DOCTYPE HTML><p>a", "x.txt', which is HTML", 0),
     ("x.txt", gzip.compress(b"a", mtime=0), "which is gzip: name it .gz", 0),
 ]
 
