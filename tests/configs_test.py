@@ -165,7 +165,7 @@ REFUSED = [
     (
         finetuning_data,
         {"train_file": ""},
-        "Expected --train_file, or --task_names",
+        "train_file must be given, or --task_names",
     ),
     (finetuning_data, {"folds": 5}, "dev_file must be empty with --folds"),
     (finetuning_data, {"dev_file": "", "folds": 1}, "must be 0, or 2 or more"),

@@ -129,17 +129,14 @@ class Checkpoint:
             assumed=self.assumed,
         )
 
-    def refuse_other_head(
-        self,
-        source: str,
-        advice: str = "--encoder-only, or --kind=encoding of electra-tf export",
-    ) -> None:
+    def refuse_other_head(self, source: str) -> None:
         """Raises a CheckpointError for a head that there is not here."""
         if self.other_head:
             raise errors.CheckpointError(
                 f"Expected a head that there is here, too. Received: {source}, "
                 f"{self.other_head}; without its head it is an encoder "
-                f"({advice})"
+                "(electra_tf.Encoder in Keras; --encoder-only, or "
+                "--kind=encoding of electra-tf export)"
             )
 
     def check_head(self, source: str) -> None:

@@ -7,7 +7,7 @@ import typing
 
 import gin
 
-from electra_tf import configs, errors, validation
+from electra_tf import configs, validation
 from electra_tf.tasks.names import MRQA_TASKS, SQUAD_TASKS, TASK_TYPES
 
 # What fine-tuning has in place of the defaults of `OptimizerConfig` and
@@ -163,14 +163,10 @@ class FinetuningDataConfig:
             rule = "given with --eval_only, or --test_file"
             must(bool(self.dev_file or self.test_file), "dev_file", rule)
         elif not self.train_file:
-            raise errors.ConfigError(
-                "Expected --train_file, or --task_names and --data_dir. "
-                "Received: neither"
-            )
+            rule = "given, or --task_names and --data_dir"
+            must(False, "train_file", rule)
         elif self.folds or self.dev_fraction:
-            rule = (
-                "empty with --folds or --dev_fraction, which are scored instead"
-            )
+            rule = "empty with --folds or --dev_fraction, scored instead"
             must(not self.dev_file, "dev_file", rule)
             is_one = not (self.folds and self.dev_fraction)
             must(is_one, "folds", "0 with --dev_fraction")

@@ -112,7 +112,6 @@ class ExportedModel(SavedModel):
                 )
         known = [name for name in exchange.INPUT_NAMES if name in specs]
         self.input_names = known or sorted(specs)
-
         available = sorted(self.signature.structured_outputs)
         if unknown := sorted(set(outputs) - set(available)):
             raise ValueError(
@@ -136,12 +135,10 @@ class ExportedModel(SavedModel):
         Raises:
           ValueError: If the model refuses the texts.
         """
-        columns = {
-            name: tf.constant([row[i] for row in rows], tf.string)
-            for i, name in enumerate(self.input_names)
-        }
+        columns = zip(self.input_names, zip(*rows, strict=True), strict=True)
+        texts = {name: tf.constant(of, tf.string) for name, of in columns}
         try:
-            outputs = self.signature(**columns)
+            outputs = self.signature(**texts)
         except tf.errors.OpError as error:
             raise ValueError(
                 f"{self.path} refused the texts: {errors.first_line(error)}"

@@ -149,25 +149,20 @@ def _of_rows(x: typing.Any, y: typing.Any, name: str) -> tuple:
     `tables.choose_columns` knows, of exported models' inputs or of SQuAD; y if
     it is given, and all else as it is."""
     if isinstance(x, list) and x and isinstance(x[0], Mapping):
-        for place, row in enumerate(x):
-            if not isinstance(row, Mapping) or row.keys() != x[0].keys():
-                raise ValueError(
-                    f"Expected rows of {name} with the names {[*x[0]]}, as the "
-                    f"first. Received: {short(row, 80)} in row {place}"
-                )
-        x = {column: [row[column] for row in x] for column in x[0]}
+        try:
+            x = {column: [row[column] for row in x] for column in x[0]}
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"Expected {name} as rows of the same names, {[*x[0]]}. "
+                f"Received: {short(x, 200)}"
+            ) from None
     names = x if isinstance(x, Mapping) else getattr(x, "columns", ())
     usual = [*tables.TEXT_PAIRS, "text text_pair", "question context"]
     pairs = [pair for pair in map(str.split, usual) if {*pair} <= {*names}]
     texts = pairs or [[n] for n in tables.TEXT_NAMES if n in names]
     labels = [n for n in (*tables.LABEL_NAMES, "answers") if n in names]
-    if not texts:
+    if len(texts) != 1:
         return x, y
-    if len(texts) > 1:
-        raise ValueError(
-            f"Expected {name} with one column of texts, or a usual pair. "
-            f"Received: {[*names]}"
-        )
     columns = [x[column] for column in texts[0]]
     if y is None and len(labels) == 1:
         y = x[labels[0]]

@@ -369,9 +369,7 @@ class TaskModel(WholeModel):
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoint.required_sizes(source)
-        checkpoint.refuse_other_head(
-            source, "encoder=electra_tf.Encoder.from_checkpoint(path)"
-        )
+        checkpoint.refuse_other_head(source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if task is not None and not is_kept:
             head = dataclasses.replace(head, task_name=task.name)

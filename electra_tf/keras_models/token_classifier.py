@@ -46,11 +46,8 @@ class TokenClassifier(EngineModel):
 
     @property
     def labels(self):
-        """Names of the labels, in the order of the outputs.
-
-        Those of a tagger that a command trained are in its file's scheme, in
-        which several outputs may have the same.
-        """
+        """Names of the outputs' labels, a command's in the scheme of its file,
+        in which several outputs may have the same."""
         return self.head.tags or super().labels
 
     @classmethod
@@ -107,22 +104,20 @@ class TokenClassifier(EngineModel):
         return rows
 
     def features(self, rows, y, name="y"):
-        task, labels = self.task(), [[]] * len(rows)
+        task = self.task()
+        labels = [[self._labels.names[-1]] * len(words) for words in rows]
         if y is not None:
             labels = _split_rows(y, name)
             inputs.rows(labels, name, len(rows))
         examples = []
         for row, (words, tags) in enumerate(zip(rows, labels, strict=True)):
-            if y is None:
-                names = (self._labels.names[0],) * len(words)
-            elif len(words) != len(tags):
+            if len(words) != len(tags):
                 raise ValueError(
                     f"Expected a label for each word in {name}. Received: "
                     f"{len(tags)} labels for the {len(words)} words of row "
                     f"{row}"
                 )
-            else:
-                names = self._names(tags, task, name, row)
+            names = self._names(tags, task, name, row)
             examples.append(tagging.TaggingExample(row, tuple(words), names))
         features = task.features(
             examples, self.preprocessor.tokenizer, self.max_seq_length

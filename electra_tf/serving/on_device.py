@@ -154,11 +154,6 @@ class OnDeviceModel:
         metadata_file = os.path.join(folder, predictor.METADATA_FILE)
         vocab_file = os.path.join(folder, VOCAB_FILE)
         self.metadata = files.read_json(metadata_file, ["kind"])
-        if self.metadata.get("windows"):
-            errors.warn(
-                "the model was trained on windows of long texts: pack makes "
-                "one window of a text, its first"
-            )
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(
                 tuple(vocabulary.load_vocab(vocab_file)),
@@ -189,8 +184,7 @@ class OnDeviceModel:
         Returns:
           Its inputs, <int32>[B, L].
         """
-        columns = [tf.constant(column, tf.string) for column in texts]
-        packed, is_cut = self._pack(*columns)
+        packed, is_cut = self._pack(*(tf.constant(t, tf.string) for t in texts))
         if num_cut := int(np.sum(is_cut)):
             errors.warn(
                 f"{num_cut} of {len(is_cut)} texts are cut: the model reads "

@@ -1,6 +1,5 @@
 """Files of SQuAD and MRQA -> questions -> windows over their passages."""
 
-import contextlib
 import re
 import reprlib
 import typing
@@ -108,11 +107,9 @@ def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
 def _of_row(row: dict) -> dict:
     """The paragraph of a row with a question and its passage."""
     answers = row.get("answers")
-    if isinstance(answers, dict):
-        # Of what fails here `check` says what is wrong.
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            columns = zip(answers["text"], answers["answer_start"], strict=True)
-            answers = [{"text": t, "answer_start": s} for t, s in columns]
+    # Of what fails here `check` says what is wrong.
+    if isinstance(answers, dict) and {"text", "answer_start"} <= {*answers}:
+        answers = tables.rows_of(answers)
     qa = {"is_impossible": not answers} | row | {"answers": answers or []}
     return {**row, "qas": [qa]}
 

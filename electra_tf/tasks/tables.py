@@ -202,11 +202,10 @@ def read_json(path: str) -> dict | list[tuple[int, dict]]:
 def rows_of(columns: typing.Any) -> typing.Any:
     """The rows of columns, lists of one length by their names; an object of
     such columns is one itself. All else is as it is."""
-    if not isinstance(columns, Mapping):
-        return columns
-    values = [*map(rows_of, columns.values())]
-    sizes = {isinstance(value, list) and len(value) for value in values}
-    if len(sizes) != 1 or False in sizes:
+    is_object = isinstance(columns, Mapping)
+    values = [*map(rows_of, columns.values())] if is_object else []
+    sizes = {len(v) if isinstance(v, list) else -1 for v in values}
+    if len(sizes) != 1 or -1 in sizes:
         return columns
     rows = zip(*values, strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]

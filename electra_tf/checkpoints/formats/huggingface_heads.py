@@ -109,11 +109,10 @@ def _with_own_labels(head: TaskHead, own: dict) -> TaskHead:
     tagger = dataclasses.replace(head, labels=own.pop("labels"), options=own)
     # Kinds may have other names in config.json.
     is_last = (own["form"] or "").startswith("PER")
+    kind = slice(-2) if is_last else slice(2, None)
     rows = (tagger.labels or (), tagger.tags or (), head.labels or ())
     labels = (
-        label
-        if tag == name
-        else label[:2] + (name[:-2] if is_last else name[2:])
+        label if tag == name else label[:2] + name[kind]
         for label, tag, name in zip(*rows, strict=False)
     )
     tagger = dataclasses.replace(tagger, labels=tuple(labels))
