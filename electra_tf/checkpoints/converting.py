@@ -182,9 +182,9 @@ def _describe(checkpoint: Checkpoint) -> None:
         )
     head, vocab = checkpoint.head, checkpoint.vocabulary
     if head is not None:
-        labels = f", labels {', '.join(head.labels)}" if head.labels else ""
+        tags = ", ".join(dict.fromkeys(head.tags or ()))
         rows["head"] = f"{head.kind} {head.task_name!r}, {head.num_outputs} "
-        rows["head"] += f"outputs{labels}"
+        rows["head"] += f"outputs, labels {tags}" if tags else "outputs"
     if checkpoint.optimizer:
         rows["optimizer"] = f"{len(checkpoint.optimizer)} slots"
     if checkpoint.global_step is not None:

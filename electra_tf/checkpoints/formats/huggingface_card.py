@@ -56,8 +56,8 @@ def write(checkpoint: Checkpoint, folder: str, path: str, source: str) -> None:
     if vocab is not None:
         case = "lower-cased" if vocab.lower_cases() else "cased"
         said.append(f"text is {case}")
-    if head is not None and head.labels:
-        said.append(f"labels: {', '.join(head.labels)}")
+    if head is not None and head.tags:
+        said.append(f"labels: {', '.join(dict.fromkeys(head.tags))}")
     if head is not None and head.kind == "regression":
         least, scale = head.unit
         said.append(f"an output of y says {scale:g} y + {least:g}")

@@ -17,7 +17,7 @@ from electra_tf.checkpoints.formats import huggingface
 from electra_tf.errors import CheckpointError
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers, notices
-from tests.checkpoints import models
+from tests.checkpoints import cards, models
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"
 
@@ -151,6 +151,7 @@ def test_a_tagger_has_the_tags_of_its_file_there(tmp_path):
     tags = ["B-X", "I-X", "I-X", "B-X", "O"]
     assert list(config["id2label"].values()) == tags
     assert config["label2id"] == {"B-X": 0, "I-X": 1, "O": 4}
+    assert "labels: B-X, I-X, O" in cards.write(written, tmp_path)["."]
     assert reading.read_checkpoint(tmp_path).head == written.head
     edit_tensors(tmp_path, dict)  # As transformers saves it.
     head = reading.read_checkpoint(tmp_path).head
