@@ -157,8 +157,9 @@ def _of_rows(x: typing.Any, y: typing.Any, name: str) -> tuple:
                 f"Received: {short(x, 200)}"
             ) from None
     names = x if isinstance(x, Mapping) else getattr(x, "columns", ())
+    names = {name for name in names if isinstance(name, str)}
     usual = [*tables.TEXT_PAIRS, "text text_pair", "question context"]
-    pairs = [pair for pair in map(str.split, usual) if {*pair} <= {*names}]
+    pairs = [pair for pair in map(str.split, usual) if {*pair} <= names]
     texts = pairs or [[n] for n in tables.TEXT_NAMES if n in names]
     labels = [n for n in (*tables.LABEL_NAMES, "answers") if n in names]
     if len(texts) != 1:

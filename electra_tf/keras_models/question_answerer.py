@@ -19,9 +19,6 @@ from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import passages, question_answering, tables
 
-# The inputs of an exported model.
-INPUT_NAMES = ("question", "context")
-
 # Options that decide which layers a head has.
 _OF_ANSWERABLE = ("answerable_classifier", "answerable_uses_start_logits")
 _OF_LAYERS = ("joint_prediction", *_OF_ANSWERABLE)

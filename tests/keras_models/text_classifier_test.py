@@ -446,7 +446,7 @@ BAD = {
         lambda m: m.predict((["wa"], ["wb", "wc"])),
     ),
     "Expected texts: strings": (
-        lambda m: m.fit(pd.DataFrame({"text": ["a"], "label": ["b"]}), ["b"]),
+        lambda m: m.fit(pd.DataFrame({"a": ["a"], "b": ["b"]}), ["b"]),
         lambda m: m.predict(["wa", "\ud800"]),
     ),
     "Expected (a list or a column|y)": (
