@@ -87,8 +87,13 @@ def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
     if not isinstance(content, dict):
         for row, record in content:
             if not is_mrqa:
-                yield f"row {row}", _of_row(record)
-            elif "header" not in record:
+                answers = record.get("answers")
+                # Of what fails here `check` says what is wrong.
+                if isinstance(answers, dict) and "answer_start" in answers:
+                    answers = tables.rows_of(answers)
+                qa = {"is_impossible": not answers} | record
+                record["qas"] = [qa | {"answers": answers or []}]
+            if not is_mrqa or "header" not in record:
                 yield f"row {row}", record
         return
     try:
@@ -102,16 +107,6 @@ def read(path: str, is_mrqa: bool = False) -> Iterator[tuple[str, dict]]:
             f"context, question and answers. Received: {path!r}, with "
             f"{reprlib.repr(content)}."
         ) from None
-
-
-def _of_row(row: dict) -> dict:
-    """The paragraph of a row with a question and its passage."""
-    answers = row.get("answers")
-    # Of what fails here `check` says what is wrong.
-    if isinstance(answers, dict) and {"text", "answer_start"} <= {*answers}:
-        answers = tables.rows_of(answers)
-    qa = {"is_impossible": not answers} | row | {"answers": answers or []}
-    return {**row, "qas": [qa]}
 
 
 def check(

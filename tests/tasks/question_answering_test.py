@@ -70,6 +70,7 @@ _ROWS = [
     },
 ]
 _COLUMNS = {name: [row[name] for row in _ROWS] for name in _ROWS[0]}
+_LISTS = [[{"text": "b", "answer_start": 3}], []]
 _NESTED = {"text": [["b"], []], "answer_start": [[3], []]}
 
 
@@ -82,6 +83,7 @@ _NESTED = {"text": [["b"], []], "answer_start": [[3], []]}
         ("train.json", json.dumps(_COLUMNS)),
         ("train.json", json.dumps(_COLUMNS | {"answers": _NESTED})),
         ("train.json", json.dumps({"version": "1", "data": _ROWS})),
+        ("train.json", json.dumps(_COLUMNS | {"answers": _LISTS})),
     ],
 )
 def test_rows_as_data_sets_write_them(write, tmp_path, squad, name, content):
