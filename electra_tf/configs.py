@@ -5,6 +5,8 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 """
 
 import dataclasses
+import logging
+import os
 import typing
 
 import gin
@@ -15,6 +17,16 @@ from electra_tf.validation import Fraction, NotNegative, Positive
 # With them `gin.parse_config_file("gin/small.gin")` works anywhere, too.
 gin.add_config_file_search_path(str(packaged.root()))
 gin.add_config_file_search_path(str(packaged.root() / "gin"))
+# And with a home or a byte order mark, which gin's own reader does not know.
+gin.config._FILE_READERS.insert(
+    0,
+    (
+        lambda path: open(os.path.expanduser(path), encoding="utf-8-sig"),  # noqa: SIM115
+        lambda path: os.path.isfile(os.path.expanduser(path)),
+    ),
+)
+# gin complains of every folder but the last in which it looks.
+logging.getLogger().addFilter(lambda line: line.msg != "Path not found: %s")
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.

@@ -16,7 +16,6 @@ import tokenize
 from collections.abc import Callable, Sequence
 
 import gin
-from absl import logging
 
 from electra_tf import configs, errors, packaged
 
@@ -54,10 +53,7 @@ def load(
     gin.clear_config()
     paths = [_find(path) for path in gin_files]
     param = ""
-    verbosity = logging.get_verbosity()
     try:
-        # Without gin's error for each place where an included file is not.
-        logging.set_verbosity(logging.FATAL)
         with _includes_of_neighbours():
             for binding in getattr(configurable, "GIN_DEFAULTS", ()):
                 gin.parse_config(binding)
@@ -70,8 +66,6 @@ def load(
         raise errors.ConfigError(errors.first_line(error)) from None
     except _OF_GIN as error:
         raise errors.ConfigError(_explain(error, param, configurable)) from None
-    finally:
-        logging.set_verbosity(verbosity)
     _refuse_unused_bindings()
     return config
 

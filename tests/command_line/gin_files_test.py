@@ -180,6 +180,10 @@ def test_a_byte_order_mark_and_a_home(tmp_path, monkeypatch):
     (tmp_path / "run.gin").write_text(PRETRAINING, encoding="utf-8-sig")
     run = load("~/run.gin", params=["RunConfig.model_dir = '~/a,~/b'"]).run
     assert run.model_dir == f"{tmp_path}/a,{tmp_path}/b"
+    gin.clear_config()
+    gin.parse_config_file("~/run.gin")
+    assert gin.query_parameter("EncoderConfig.vocab_size") == 20
+    gin.clear_config()
 
 
 def test_refuses_a_missing_file():
@@ -315,6 +319,7 @@ def test_needs_nothing_else_to_be_imported(tmp_path, load_it):
         "-c", f"{code}print(c.model.encoder.hidden_size)", cwd=tmp_path
     )
     assert result.stdout == "256\n", result.stderr
+    assert not result.stderr
 
 
 def test_the_record_of_default_questions_can_be_read(tmp_path):
