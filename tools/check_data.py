@@ -39,7 +39,7 @@ def check_data(args: argparse.Namespace) -> None:
         )
     elif args.gin_param:
         raise ValueError("Expected --gin-file with --gin-param, received none.")
-    pattern = args.data or (config and config.data.train_files)
+    pattern = ",".join(args.data) or (config and config.data.train_files)
     vocab_file = args.vocab_file or (config and config.data.vocab_file)
     if not pattern or not vocab_file:
         raise ValueError(
@@ -57,11 +57,15 @@ def check_data(args: argparse.Namespace) -> None:
 def main(argv=None) -> int:
     """Parses the flags and checks; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf check-data", __doc__)
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        help="Glob of TFRecord files, or a folder that the builder wrote; "
+        "several times or with commas (default: the run's train_files).",
+    )
     parser.add_values(
-        str,
-        data="Glob of TFRecord files, globs separated by commas, or a folder "
-        "that the builder wrote (default: the run's train_files).",
-        vocab_file="Vocabulary, one token a line (default: the run's).",
+        str, vocab_file="Vocabulary, one token a line (default: the run's)."
     )
     arguments.add_gin(parser)
     return arguments.run(check_data, parser, argv)

@@ -31,6 +31,9 @@ def test_a_folder(folder, capsys):
     assert "1 file(s), 10 examples of 12 tokens" in out
     assert "epochs" not in out
     assert err == ""
+    helpers.write_tfrecords(folder / "b.tfrec", [helpers.row(10)])
+    assert check_data.main([*flags, f"--data={folder}/b.tfrec"]) == 0
+    assert "2 file(s), 11 examples" in capsys.readouterr().out
 
 
 def flags_of_run(folder):
