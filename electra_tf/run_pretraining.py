@@ -13,6 +13,12 @@ import sys
 from electra_tf import configs
 from electra_tf.command_line import launch, original_hparams
 
+# Flag -> the parameter that it overrides.
+BINDINGS = {
+    "seed": "RunConfig.seed",
+    "batch_size": "PretrainingDataConfig.train_batch_size",
+}
+
 
 def _run(config, before_training, args) -> None:
     # Imports TensorFlow: late, so that mistakes in a gin file show at once.
@@ -48,11 +54,15 @@ def main(argv=None) -> int:
         eval_only="Train nothing: score the model in --model_dir, or without "
         "one PretrainingConfig.init_checkpoint, on the held-out examples.",
     )
+    launch.add_fields(
+        *(parser, BINDINGS, configs.RunConfig, configs.PretrainingDataConfig)
+    )
     return launch.Command(
         parser,
         configs.PretrainingConfig,
         _run,
         original_hparams.pretraining,
+        BINDINGS,
     ).main(argv)
 
 

@@ -256,6 +256,14 @@ def run(module, *flags):
         ),
         (["--hparams={}", "--data_dir=data"], "Received: no --model_name"),
         (
+            ["--gin_file=gin/small.gin", "--model_dir=m", "--batch_size=0"],
+            "--batch_size must be positive. Received: train_batch_size=0",
+        ),
+        (
+            ["--gin_file=gin/small.gin", "--model_dir=m", "--seed=-1"],
+            "--seed must be 0 or more. Received: seed=-1",
+        ),
+        (
             # The original's spelling, and its defaults.
             ["--data-dir", "nowhere", "--model-name", "m"],
             "nowhere/vocab.txt, found none. Build one with: electra-tf build-vo"
