@@ -9,6 +9,7 @@ import contextlib
 import importlib.util  # noqa: F401  (gin uses it without importing it)
 import inspect
 import os
+import pathlib
 import re
 import sys
 import textwrap
@@ -161,9 +162,16 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
         r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
     ):
         owner = re.findall(r"In call to configurable '(\w+)'", text)[0]
-        return "The gin configuration must set " + ", ".join(
-            f"{owner}.{name}" for name in re.findall(r"'(\w+)'", missing[1])
-        )
+        names = re.findall(r"'(\w+)'", missing[1])
+        line = "The gin configuration must set "
+        line += ", ".join(f"{owner}.{name}" for name in names)
+        if "vocab_size" in names:
+            with contextlib.suppress(ValueError, TypeError, OSError):
+                path = gin.query_parameter("PretrainingDataConfig.vocab_file")
+                num = pathlib.Path(path).read_bytes().rstrip().count(b"\n") + 1
+                line += f"; --gin_param=EncoderConfig.vocab_size={num} is that "
+                line += f"of {path}"
+        return line
     if "malformed node" in text:
         return f"Expected a value, with quotes if it is text{where}"
     return textwrap.shorten(f"{errors.first_line(error)}{where}", 400)

@@ -258,6 +258,18 @@ def test_refuses_a_missing_value():
     assert "EncoderConfig.hidden_size" in message
 
 
+def test_the_size_that_is_missing_is_that_of_the_vocabulary(gin_file, tmp_path):
+    vocab_file = helpers.write_vocab(tmp_path)
+    gin_file.write_text(
+        PRETRAINING.replace("EncoderConfig.vocab_size = 20\n", "")
+        + f"PretrainingDataConfig.vocab_file = '{vocab_file}'\n"
+    )
+    assert refusal(gin_file) == (
+        "The gin configuration must set EncoderConfig.vocab_size; --gin_param="
+        f"EncoderConfig.vocab_size=20 is that of {vocab_file}"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "configurables", "others"),
     [
