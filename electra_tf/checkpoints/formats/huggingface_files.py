@@ -143,8 +143,8 @@ def _read_pickled(path: str) -> dict[str, np.ndarray]:
         import torch
     except ImportError:
         raise CheckpointError(
-            f"{path} takes the package torch: pip install "
-            "'electra_tf[interop]', or pip install torch"
+            f"{path} takes the package torch: pip install torch --index-url "
+            "https://download.pytorch.org/whl/cpu"
         ) from None
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
