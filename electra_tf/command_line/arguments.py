@@ -230,7 +230,7 @@ def ended(
         say(
             prog,
             "error: Expected work that there is the memory for: "
-            f"{memory_hint}. Received: {' '.join(line.split())}",
+            f"{in_flags(memory_hint)}. Received: {' '.join(line.split())}",
         )
     except KeyboardInterrupt:
         say(prog, "interrupted")

@@ -129,7 +129,7 @@ class Command:
 
         def in_flags(line: str) -> str:
             # A user knows the flag, not the field that it sets.
-            for flag, parameter in self.bindings.items():
+            for flag, parameter in (_BINDINGS | dict(self.bindings)).items():
                 line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
             return line
 

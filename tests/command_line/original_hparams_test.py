@@ -264,6 +264,10 @@ def run(module, *flags):
             "--seed must be 0 or more. Received: seed=-1",
         ),
         (
+            ["--gin_file=gin/small.gin", "--num_gpus=-1"],
+            "--num_gpus must be 0 or more. Received: num_gpus=-1",
+        ),
+        (
             # The original's spelling, and its defaults.
             ["--data-dir", "nowhere", "--model-name", "m"],
             "nowhere/vocab.txt, found none. Build one with: electra-tf build-vo"
