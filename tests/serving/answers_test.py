@@ -149,12 +149,13 @@ def test_fewer_positions_than_beams(config, tmp_path):
 
 def test_offsets_are_those_of_characters(loaded):
     _, signature = loaded
-    context = "\u4e2d \U0001f600 W\u00c1 wb \ud55c wc"
+    context = "\u4e2d \U0001f600 W\u00c1 wb\u0301 \ud55c wc"
     answer = ask(signature, [("wa", context)])
     rows = (answer[name][0] for name in ("answers", "starts", "ends"))
     for text, start, end in zip(*rows, strict=True):
         if start >= 0:
             assert context[start:end] == text.decode()
+            assert context[end : end + 1] != "\u0301"
     assert (np.diff(answer["scores"][0]) <= 0).all()
     assert answer["answers"][0][0] == answer["answer"][0] != b""
 
