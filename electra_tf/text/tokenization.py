@@ -29,11 +29,13 @@ ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 # A word that no vocabulary entry can spell: every control character is
 # removed from text before word pieces are looked up.
 _UNSPELLABLE = "\x7f"
+# What is no word, but a text of Thai, Lao, Burmese or Khmer without spaces.
+_TOO_LONG = re.compile(
+    rf"\S{{{vocabulary_lib.MAX_CHARS_PER_WORD + 1},}}|"
+    "[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff]{21,}"
+)
 # Above this share of words that are changed, or lost, it is said.
 _MAX_LOST = 0.01
-# Scripts without spaces between words, and letters that are a sentence there.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
-_LONG = 30
 
 
 def _character_class(*tables: str) -> str:
@@ -283,46 +285,40 @@ class FullTokenizer(tf.Module):
                 values, row_splits, validate=False
             )
 
-        num_bytes, is_dropped_mark = self._bytes_of_characters(text)
+        characters, is_dropped_mark = self._bytes_of_characters(text)
         first, last = _characters_of_bytes(
-            num_bytes,
+            characters,
             by_row(first_byte + tf.cast(starts.values, tf.int32)),
             by_row(first_byte + ends_in_word - 1),
         )
-        first, last = by_row(first), by_row(last)
-        # A mark that is dropped belongs to the character before it.
-        in_row = tf.repeat(num_bytes.row_starts(), last.row_lengths())
-        in_row = tf.cast(in_row, tf.int32)
-        ends = tf.gather(
-            _ends_with_marks(is_dropped_mark), last.flat_values + in_row
-        )
-        return by_row(pieces.values), first, by_row(ends - in_row)
+        # The next character that is none of the marks on the last one.
+        row_starts = tf.cast(characters.row_starts(), tf.int32)
+        before = tf.gather(row_starts, by_row(last).value_rowids())
+        order = tf.cumsum(tf.cast(~is_dropped_mark, tf.int32))
+        same = tf.gather(order, before + last)
+        behind = tf.searchsorted(order, same, side="right") - before
+        return by_row(pieces.values), by_row(first), by_row(behind)
 
-    def _bytes_of_characters(
-        self, text: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """What each character leaves in the words.
-
-        Returns:
-          Its bytes <int32>[B, (characters)], and whether it is a mark that
-          leaves none, <bool>[B, (characters)].
+    def _bytes_of_characters(self, text: tf.Tensor) -> tuple:
+        """Bytes <int32>[B, (characters)] that each leaves in the words, with a
+        space at the end; <bool>[all], whether it is a mark that leaves none.
         """
         # Every step of `split_into_words` works on single characters, but for
         # the final sigma, which is as long as the other one.
-        characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
+        characters = tf.strings.unicode_decode(
+            text + " ", "UTF-8", errors="ignore"
+        )
         unique, index = tf.unique(characters.flat_values)
-        text = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
-        words = split_into_words(text, self.do_lower_case, self.strip_accents)
+        texts = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
+        words = split_into_words(texts, self.do_lower_case, self.strip_accents)
         num_bytes = tf.reduce_sum(
             words.with_flat_values(tf.strings.length(words.flat_values)),
             axis=-1,
         )
-        is_mark = tf.strings.regex_full_match(text, _NONSPACING_MARKS)
+        is_mark = tf.strings.regex_full_match(texts, _NONSPACING_MARKS)
         return (
             characters.with_flat_values(tf.gather(num_bytes, index)),
-            characters.with_flat_values(
-                tf.gather(is_mark & (num_bytes == 0), index)
-            ),
+            tf.gather(is_mark & (num_bytes == 0), index),
         )
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
@@ -404,15 +400,6 @@ def _characters_of_bytes(
     return characters
 
 
-def _ends_with_marks(is_mark: tf.RaggedTensor) -> tf.Tensor:
-    """The offset behind each character and the marks on it, <int32>[all]."""
-    # The first of a row begins anew, whatever it is.
-    position = tf.ragged.range(is_mark.row_lengths()).flat_values
-    is_new = ~is_mark.flat_values | (position == 0)
-    number = tf.cumsum(tf.cast(is_new, tf.int32))
-    return tf.searchsorted(number, number, side="right")
-
-
 def _truncate_pair(
     first: tf.RaggedTensor, second: tf.RaggedTensor, room: int
 ) -> list[tf.RaggedTensor]:
@@ -458,14 +445,11 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
     changed: collections.Counter[str] = collections.Counter()
     num_words = num_letters = 0
     too_long: list[int] = []
-    most = vocabulary_lib.MAX_CHARS_PER_WORD
     for line in lines:
         words = line.split()
         num_words += len(words)
         num_letters += sum(map(len, words))
-        for word in words:
-            if len(word) > (_LONG if _UNSPACED.search(word) else most):
-                too_long.append(len(word))
+        too_long += map(len, _TOO_LONG.findall(line))
         if strips_accents and not line.isascii():
             changed.update(word for word in words if _stripped(word) != word)
     if changed.total() > _MAX_LOST * num_words:
@@ -479,7 +463,7 @@ def lost_text(lines: Iterable[str], strips_accents: bool) -> Iterator[str]:
     if sum(too_long) > _MAX_LOST * num_letters:
         yield (
             f"{sum(too_long) / num_letters:.1%} of the text is in "
-            f"{len(too_long)} word(s) of more than {most} letters, or {_LONG} "
-            "of Thai, Lao, Burmese or Khmer, each of which is one word to the "
-            "tokenizer, or [UNK]: put spaces between its words"
+            f"{len(too_long)} word(s) of more than 200 letters, in Thai of 20, "
+            "each of which becomes [UNK] or odd pieces: put spaces between its "
+            "words"
         )

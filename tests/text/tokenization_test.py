@@ -347,4 +347,4 @@ def test_a_line_of_thai_without_spaces_is_said():
     thai = "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22" * 5
     (line,) = tokenization.lost_text(["w" * 100, thai], False)
     assert line.startswith("25.9% of the text is in 1 word(s)")
-    assert not [*tokenization.lost_text(["w" * 100, thai[:30]], False)]
+    assert not [*tokenization.lost_text(["w" * 100, thai[:20]], False)]
