@@ -1,7 +1,6 @@
 """Installed packages -> the prose of their docstrings, file by file."""
 
 import ast
-import gc
 import itertools
 import multiprocessing
 import os
@@ -122,17 +121,11 @@ def read_files(
 ) -> Iterator[list[list[str]]]:
     """Yields what `read_file` returns of each file, in the order of `files`."""
     live = progress.Progress("reading", len(files))
-    with multiprocessing.Pool(num_processes, _start_worker) as pool:
+    # Ctrl-C is the parent's to handle, or each worker prints a traceback.
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.Pool(num_processes, signal.signal, ignored) as pool:
         read = pool.imap(read_file, files, chunksize=8)
         for number, documents in enumerate(read, 1):
             live.update(number, "files")
             yield documents
     live.close()
-
-
-def _start_worker() -> None:
-    # Without the collector `ast.parse` takes half the time; trees hold no
-    # cycles, so that nothing is lost.
-    gc.disable()
-    # Ctrl-C is the parent's to handle, or each worker prints a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
