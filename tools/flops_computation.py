@@ -26,21 +26,13 @@ from electra_tf.model import costs
 
 
 def _print_table(args: argparse.Namespace) -> None:
-    print(costs.table(costs.model_costs(args.infer_length, args.corrected)))
+    print(costs.table(costs.model_costs(args.corrected)))
 
 
 def main(argv=None) -> int:
     """Prints the table; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf flops", __doc__)
-    add = parser.add_argument
-    add(
-        "--infer-length",
-        type=arguments.positive_int,
-        default=128,
-        help="tokens of the example that inference is counted for "
-        "(default: %(default)s, as in the paper)",
-    )
-    add(
+    parser.add_argument(
         "--corrected",
         action="store_true",
         help="count the two terms in full that the original counts in part",

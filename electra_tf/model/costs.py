@@ -35,6 +35,8 @@ RECOMPUTED_LENGTH = 512
 # Share of the tokens that the output softmax of a masked language model
 # scores: 80 of 512 or 20 of 128.
 MASKED_FRACTION = 0.15625
+# Tokens of the example that the paper counts inference for.
+_INFER_LENGTH = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -458,14 +460,10 @@ class Cost:
     infer_length: int
 
 
-def model_costs(
-    infer_length: int = 128, corrected: bool = False
-) -> dict[str, Cost]:
+def model_costs(corrected: bool = False) -> dict[str, Cost]:
     """Every model of the paper's tables, by its name in the original.
 
     Args:
-      infer_length: Tokens of the example that inference is counted for. ELMo
-        and XLNet have figures for one length only.
       corrected: See `Transformer`.
 
     Returns:
@@ -477,14 +475,14 @@ def model_costs(
     ) -> Cost:
         """BERT and its kind; ELECTRA, where a generator has a hidden size."""
         model = Transformer(hidden_size, layers, corrected=corrected, **sizes)
-        short = dataclasses.replace(model, max_seq_length=infer_length)
+        short = dataclasses.replace(model, max_seq_length=_INFER_LENGTH)
         if generator is None:
             train_flops = model.train_flops(batch_size, train_steps)
         else:
             train_flops = electra_train_flops(
                 model, generator, layers, batch_size, train_steps
             )
-        return Cost(train_flops, short.infer_flops(), infer_length)
+        return Cost(train_flops, short.infer_flops(), _INFER_LENGTH)
 
     electra_large = {"hidden_size": 1024, "layers": 24, "generator": 256}
     return {
@@ -514,7 +512,7 @@ def model_costs(
         "albert": bert(
             4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
         ),
-        "t5_11b": _t5_11b(infer_length, corrected),
+        "t5_11b": _t5_11b(corrected),
         "electra_small": bert(
             128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
         ),
@@ -524,7 +522,7 @@ def model_costs(
     }
 
 
-def _t5_11b(infer_length: int, corrected: bool) -> Cost:
+def _t5_11b(corrected: bool) -> Cost:
     """An encoder without softmax and a decoder that predicts every token."""
     encoder = Transformer(
         hidden_size=1024,
@@ -540,9 +538,9 @@ def _t5_11b(infer_length: int, corrected: bool) -> Cost:
     train_flops = infer_flops = 0.0
     for half in (encoder, decoder):
         train_flops += half.train_flops(batch_size=2048, train_steps=1e6)
-        short = dataclasses.replace(half, max_seq_length=infer_length)
+        short = dataclasses.replace(half, max_seq_length=_INFER_LENGTH)
         infer_flops += short.encoder_flops() + short.embedding_flops_output()
-    return Cost(train_flops, infer_flops, infer_length)
+    return Cost(train_flops, infer_flops, _INFER_LENGTH)
 
 
 def table(costs: dict[str, Cost]) -> str:

@@ -11,5 +11,5 @@ def test_prints_every_model(capsys):
     assert [row.split()[0] for row in rows] == list(costs.model_costs())
     (small,) = (row for row in rows if row.startswith("electra_small"))
     assert small.split()[1:3] == ["1.293743798272000e+18", "1.0"]
-    flops_computation.main(["--infer_length=64"])
+    flops_computation.main(["--corrected"])
     assert capsys.readouterr().out.splitlines() != [header, *rows]
