@@ -58,15 +58,6 @@ class Dropout:
         return key is not None and self.rate > 0.0
 
 
-def dropout_keys(
-    dropout_seed: tf.Tensor | None, number: int
-) -> list[tf.Tensor | None]:
-    """A key <int32>[2] for each of some dropouts; None for no dropout."""
-    if dropout_seed is None:
-        return [None] * number
-    return list(kernels.draw_keys(dropout_seed, number))
-
-
 class Layer(keras.layers.Layer):
     """A layer that decides itself what is float32 under a mixed policy."""
 
@@ -451,7 +442,7 @@ class Encoder(Layer):
                 " follows from it; electra_tf.Encoder draws its own. Received: "
                 f"training={training}, dropout_seed=None"
             )
-        embeddings_key, *stack_keys = dropout_keys(
+        embeddings_key, *stack_keys = kernels.draw_keys(
             dropout_seed, 1 + self.stack.num_dropouts
         )
         x = self.embeddings(

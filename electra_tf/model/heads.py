@@ -195,7 +195,7 @@ class PooledHead(Head):
           features: `input_mask` <int32>[B, L]; what is read of a text may need
             none, see `pool`.
         """
-        key, hidden_key = encoder.dropout_keys(dropout_seed, 2)
+        key, hidden_key = kernels.draw_keys(dropout_seed, 2)
         x = self.dropout(self.pool(encoder_outputs, features), key)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))

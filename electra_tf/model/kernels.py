@@ -28,13 +28,15 @@ _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 _LAST_SHIFT = 14
 
 
-def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
-    """The keys <int32>[2] of some dropouts, drawn all at once.
+def draw_keys(seed: tf.Tensor | None, number: int) -> list[tf.Tensor | None]:
+    """The keys <int32>[2] of some dropouts, drawn all at once; None without.
 
     A draw of its own for each would be nearly a third of all operations in the
     graph of a step. Integers are the same wherever the code runs; of the same
     bits XLA makes other floats.
     """
+    if seed is None:
+        return [None] * number
     keys = tf.random.stateless_uniform(
         [number, 2],
         seed,
