@@ -23,9 +23,6 @@ from electra_tf.command_line import arguments
 def check_data(args: argparse.Namespace) -> None:
     """Prints the report.
 
-    Args:
-      args: As `main` parses them.
-
     Raises:
       ValueError: If the data would break a run, or on a mistake in the flags.
     """
