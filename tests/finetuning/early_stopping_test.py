@@ -1,11 +1,11 @@
 """Tests of FinetuningConfig.early_stopping_patience."""
 
-import functools
 import os
 import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
@@ -29,40 +29,6 @@ def make_config(folder, model_dir, patience=2, epochs=6.0, **run):
     )
 
 
-class Engines:
-    """Makes an engine once: trainings of the same sizes begin anew with it.
-
-    It is traced then, which takes longer than all of its steps; so is what
-    its model is asked with.
-    """
-
-    def __init__(self):
-        self.make_engine = finetune.make_engine
-        self.make_predictor = functools.cache(evaluation.make_predictor)
-        self.made = None
-
-    def make(self, plan, strategy):
-        if self.made is None:
-            engine = self.make_engine(plan, strategy)
-            self.made = engine, [v.numpy() for v in self.variables(engine)]
-        engine, initial = self.made
-        for variable, value in zip(
-            self.variables(engine), initial, strict=True
-        ):
-            variable.assign(value)
-        engine.run = plan.run
-        engine._iterator = None
-        return engine
-
-    @staticmethod
-    def variables(engine):
-        return [
-            *engine.model.variables,
-            *engine.optimizer.variables,
-            engine.global_step,
-        ]
-
-
 class Watched:
     """A training whose dev scores are `DEV_SCORES`.
 
@@ -72,40 +38,35 @@ class Watched:
       steps: That were evaluated.
     """
 
-    def __init__(self, engines, monkeypatch):
+    def __init__(self, trainer, monkeypatch):
         self.at = {}
         self.weights = {}
         self.steps = []
         ask_dev = evaluation.Evaluator.ask_dev
 
-        def making(*args):
-            self.engine = engines.make(*args)
-            return self.engine
-
         def asking(evaluator):
-            step = int(self.engine.global_step)
+            step = int(trainer.engine.global_step)
             self.steps.append(step)
             self.weights[step] = {
-                v.path: v.numpy() for v in self.engine.model.variables
+                v.path: v.numpy() for v in trainer.engine.model.variables
             }
             self.at.get(step, lambda: None)()
             return ask_dev(evaluator) | {evaluation.DEV_SCORE: DEV_SCORES[step]}
 
-        monkeypatch.setattr(finetune, "make_engine", making)
-        monkeypatch.setattr(
-            evaluation, "make_predictor", engines.make_predictor
-        )
+        # Trainings of the same sizes begin anew with what is traced.
+        monkeypatch.setattr(finetune, "Trainer", lambda strategy: trainer)
+        monkeypatch.setattr(finetune, "_as_last", lambda *plans: True)
         monkeypatch.setattr(evaluation.Evaluator, "ask_dev", asking)
 
 
 @pytest.fixture(scope="module")
-def engines():
-    return Engines()
+def trainer():
+    return finetune.Trainer(tf.distribute.get_strategy())
 
 
 @pytest.fixture
-def watched(engines, monkeypatch):
-    return Watched(engines, monkeypatch)
+def watched(trainer, monkeypatch):
+    return Watched(trainer, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +95,10 @@ def assert_has_weights(checkpoint, weights):
 
 
 @pytest.fixture(scope="module")
-def whole(folder, engines):
+def whole(folder, trainer):
     """A run that was not interrupted, what came out, and its weights."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        watched = Watched(engines, monkeypatch)
+        watched = Watched(trainer, monkeypatch)
         config = make_config(folder, "whole")
         return config, runs.run(config), watched.weights
 
