@@ -227,7 +227,10 @@ def test_a_taken_port_is_one_line(exported):
             local_server.create_server(model, port)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.dear), signal.SIGTERM],
+)
 def test_signals_end_the_command(exported, number):
     folder = os.path.dirname(exported.path)
     process = helpers.start(
