@@ -227,27 +227,6 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
-        (
-            ["--gin_file=run.gin"],
-            "The gin configuration must set RunConfig.model_dir",
-        ),
-        (
-            ["--gin_file=run.gin", "--model_dir=new", "--num_gpus=-1"]
-            + ["--gin_param=RunConfig.num_gpus = 1"],
-            "RunConfig.num_gpus must be 0 or more. Received: num_gpus=-1",
-        ),
-    ],
-)
-def test_a_mistake_ends_with_one_line(folder, flags, expected):
-    result = warm.execute(*COMMAND, *flags, cwd=folder)
-    assert result.returncode == 1
-    assert result.stderr == f"electra-tf pretrain: error: {expected}\n"
-
-
 def test_a_mistake_in_the_data_ends_with_one_line(folder):
     rows = [helpers.row(n) for n in range(3)]
     rows[1]["input_ids"][2] = len(helpers.VOCAB)
