@@ -244,6 +244,7 @@ def set_up(page: str, folder: pathlib.Path, stove) -> None:
         run(first, folder, stove)
     elif stem == "add-a-task":
         task = blocks(page)[0].text
+        assert sum(bool(line) for line in task.splitlines()) <= 22
         (folder / "rhymes.py").write_text(task)
 
 

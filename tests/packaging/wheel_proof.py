@@ -133,12 +133,17 @@ def test_from_text_to_an_answer(run, folder):
         *("--model_dir=finetuned", "--num_train_epochs=1"),
         "--max_seq_length=16",
     )
-    assert "fine-tuned model: finetuned\n" in finetuned
-    run("electra-tf", "export", "--model_dir=finetuned", "--output=served")
+    assert finetuned.endswith(
+        "fine-tuned model: finetuned\nreport: finetuned/report.html\n"
+    )
+    flags = ("--model_dir=finetuned", "--output=served")
+    assert run("electra-tf", "export", *flags) == "exported served/1\n"
     answer = run(
         *("electra-tf", "predict", "--saved_model=served", "red green blue")
     )
-    assert json.loads(answer)["label"] in ("red", "none")
+    answer = json.loads(answer)
+    assert answer["label"] in ("red", "none")
+    assert 0.5 <= max(answer["scores"].values()) <= 1
 
 
 def test_the_packages_own_files(run):

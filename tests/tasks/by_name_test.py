@@ -48,3 +48,8 @@ def test_unknown_task():
         by_name.get_task("glue", "")
     with pytest.raises(ValueError, match="Did you mean 'mnli'"):
         by_name.get_task("mnlI", "")
+
+
+def test_a_task_of_the_package_keeps_its_name():
+    with pytest.raises(ValueError, match="^Expected a new name. Received: 'r"):
+        by_name.register("rte", lambda folder: None)
