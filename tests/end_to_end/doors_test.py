@@ -31,6 +31,7 @@ def test_every_verb_is_here():
 
 # Mistakes beyond a name: the command line, and a word of what is said.
 SMALL = "pretrain --gin_file=gin/small.gin"
+MINE = "finetune --model_dir=mine --train_file=a.tsv"
 WRONG = [
     ("pretrain", "Expected --gin_file, such as --gin_file=gin/small.gin"),
     ("pretrain --gin_file=gin/pretraining.gin", "configuration must set "),
@@ -40,6 +41,26 @@ WRONG = [
     ),
     ("pretrain --gin_file=gin/smal.gin", "mean gin/small.gin?"),
     ("pretrain --model_dri=a", "mean --model-dir? (see --help)"),
+    (
+        "finetune --model_dir=m",
+        "Expected --gin_file, or --init_checkpoint, --m",
+    ),
+    (
+        f"{MINE} --init_checkpoint=m --folds=5 --dev_file=b",
+        "--dev_file must be empty with --folds",
+    ),
+    (
+        f"{MINE} --init_checkpoint=m --dev_fraction=0.1 --batch_size=0",
+        "--batch_size must be positive. Received: train_batch_size=0",
+    ),
+    (
+        "finetune --eval_only --test_file=a.tsv --model_dir=mine",
+        "Expected a finished fine-tuning run in mine",
+    ),
+    (
+        "finetune --eval_only --model_dir=mine --init_checkpoint=other",
+        "Expected no --init_checkpoint with --eval_only",
+    ),
     ("convert --inptu=a", "--output-format (see --help)"),
     ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
     ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
