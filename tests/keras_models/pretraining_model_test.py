@@ -18,7 +18,9 @@ from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import layer_checks, tasks
 
-CONFIG = helpers.electra_config(helpers.encoder_config(initializer_range=0.5))
+CONFIG = helpers.electra_config(
+    helpers.encoder_config(num_hidden_layers=1, initializer_range=0.5)
+)
 INPUTS = helpers.inputs(range(3))
 OPTIMIZER = configs.OptimizerConfig(learning_rate=1e-2, num_warmup_steps=5)
 
