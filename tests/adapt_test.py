@@ -1,6 +1,5 @@
 """Tests of adapting a released model to another text, by the command."""
 
-import json
 import shutil
 import time
 
@@ -10,6 +9,7 @@ import pytest
 from electra_tf.checkpoints.formats import huggingface, original
 from tests import helpers, warm
 from tests.checkpoints import models
+from tests.end_to_end.resume_test import evaluations_of
 
 STEPS = 20
 
@@ -43,11 +43,6 @@ def adapt(folder, *args):
     return warm.execute(*command(folder, *args), cwd=folder)
 
 
-def evaluations(model_dir):
-    lines = (model_dir / "metrics.jsonl").read_text().splitlines()
-    return [r for r in map(json.loads, lines) if r["split"] == "heldout"]
-
-
 @pytest.mark.dear
 def test_a_checkpoint_of_the_original_is_adapted_across_a_kill(folder):
     args = (folder, "tf1", "mine", f"--num_train_steps={STEPS}")
@@ -60,7 +55,7 @@ def test_a_checkpoint_of_the_original_is_adapted_across_a_kill(folder):
     result = adapt(*args)
     assert result.returncode == 0, result.stderr
     assert "generator: that of the checkpoint" in result.stdout
-    log = evaluations(folder / "mine")
+    log = evaluations_of(folder / "mine")
     assert [r["step"] for r in log] == list(range(0, STEPS + 1, STEPS // 10))
     rows = [line.split() for line in result.stdout.splitlines()]
     table = {row[0]: row[1:] for row in rows if row}
@@ -78,7 +73,7 @@ def test_a_checkpoint_of_any_format_is_scored(folder):
     """After `test_a_checkpoint_of_the_original_is_adapted_across_a_kill`."""
     config = "--gin_file=mine/operative_config.gin"
     command = ("-m", "electra_tf", "pretrain", config, "--eval_only")
-    log = evaluations(folder / "mine")
+    log = evaluations_of(folder / "mine")
     start = "--gin_param=PretrainingConfig.init_checkpoint='pair'"
     for flags, expected in (
         (["--model_dir=nowhere", start], log[0]),
@@ -108,7 +103,7 @@ def test_a_discriminator_finds_its_generator(folder, checkpoint, said):
     assert result.returncode == 0, result.stderr
     assert said in result.stdout
     assert "vocabulary: 1.00 pieces a word, " in result.stdout
-    before = evaluations(folder / model_dir)[0]
+    before = evaluations_of(folder / model_dir)[0]
     assert before["step"] == 0 and before["masked_lm_loss"] > 0
 
 

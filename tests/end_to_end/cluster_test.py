@@ -31,13 +31,7 @@ RunConfig.num_train_steps = {NUM_TRAIN_STEPS}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
-    for name, numbers in (("train", range(50)), ("heldout", range(50, 66))):
-        helpers.write_tfrecords(
-            folder / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
-        )
-    helpers.write_vocab(folder)
-    (folder / "run.gin").write_text(GIN)
-    return folder
+    return resume_test.write_run(folder, GIN, range(50), range(50, 66))
 
 
 def start_workers(folder, model_dir, *flags_of_other, flags=FLAGS):

@@ -10,6 +10,7 @@ import typing
 import pytest
 
 from electra_tf.model import ablations, costs
+from electra_tf.training import metrics_log
 from electra_tf.training.loop import SPEED_METRICS
 from tests import helpers, warm
 from tests.training import engine_test
@@ -32,19 +33,23 @@ RunConfig.eval_steps = 10
 """
 
 
+def write_run(folder, gin, train, heldout):
+    """Data, vocabulary and gin file of a run; returns the folder."""
+    for name, numbers in (("train", train), ("heldout", heldout)):
+        path = folder / f"{name}.tfrecord"
+        helpers.write_tfrecords(path, map(helpers.row, numbers))
+    helpers.write_vocab(folder)
+    (folder / "run.gin").write_text(gin)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Data, vocabulary and gin file of a run; dropout is on."""
-    folder = tmp_path_factory.mktemp("resume")
-    for name, numbers in (("train", range(30)), ("heldout", range(30, 45))):
-        helpers.write_tfrecords(
-            folder / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
-        )
-    helpers.write_vocab(folder)
+    """Of a run with dropout."""
     # In float32 it is workers that are killed, in cluster_test.py.
-    policy = "RunConfig.dtype_policy = 'mixed_bfloat16'\n"
-    (folder / "run.gin").write_text(GIN + policy)
-    return folder
+    gin = f"{GIN}RunConfig.dtype_policy = 'mixed_bfloat16'\n"
+    folder = tmp_path_factory.mktemp("resume")
+    return write_run(folder, gin, range(30), range(30, 45))
 
 
 COMMAND = ("-m", "electra_tf.run_pretraining")
@@ -56,11 +61,7 @@ def start(folder, model_dir):
 
 
 def log_of(model_dir):
-    path = model_dir / "metrics.jsonl"
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    return metrics_log.read(f"{model_dir}/metrics.jsonl")
 
 
 def evaluations_of(model_dir):
