@@ -17,10 +17,6 @@ from tools import launch_local_cluster
 TOOL = helpers.ROOT / "tools" / "launch_local_cluster.py"
 
 
-def execute(code, *flags):
-    return helpers.execute(TOOL, *flags, "--", sys.executable, "-c", code)
-
-
 def start(code, *args):
     """Two workers with some Python."""
     command = (sys.executable, "-c", code, *args)
@@ -28,9 +24,9 @@ def start(code, *args):
 
 
 def test_every_worker_knows_the_cluster():
-    result = execute(
-        "import os; print(os.environ['TF_CONFIG'])", "--num_workers=3"
-    )
+    code = "import os; print(os.environ['TF_CONFIG'])"
+    command = ("--num_workers=3", "--", sys.executable, "-c", code)
+    result = helpers.execute(TOOL, *command)
     assert result.returncode == 0, result.stderr
     found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
     assert sorted(found) == ["[0]", "[1]", "[2]"]

@@ -53,6 +53,16 @@ def square_loss(model):
     return loss_function
 
 
+def loss_of(change):
+    """`square_loss` of another x."""
+
+    def loss_function(model):
+        of_x = square_loss(model)
+        return lambda features, *args: of_x({"x": change(features["x"])}, *args)
+
+    return loss_function
+
+
 def one_weight_engine(
     run, loss_function=square_loss, dataset=numbers_dataset, batch_size=1
 ):
@@ -116,13 +126,7 @@ def test_looks_soon_after_the_start(tmp_path):
 def test_a_loss_that_grows_from_the_first_step_on_ends_the_run(tmp_path):
     """As by a learning rate of 10: the mean of some steps is no measure."""
 
-    def loss_function(model):
-        def from_step_2(features, *args):
-            value = tf.where(features["x"] > 0, 1e5, features["x"])
-            return square_loss(model)({"x": value}, *args)
-
-        return from_step_2
-
+    loss_function = loss_of(lambda x: tf.where(x > 0, 1e5, x))
     run = helpers.run_config(tmp_path, steps_per_loop=20)
     with pytest.raises(errors.TrainingError, match="1 and 5.*the first, 0;"):
         loop.train(one_weight_engine(run, loss_function), 8, "training", ("x",))
@@ -150,13 +154,7 @@ def test_evaluates_every_eval_steps(tmp_path, capsys):
     ],
 )
 def test_a_loss_of_no_use_ends_the_run(tmp_path, x, line):
-    def loss_function(model):
-        def from_step_5(features, *args):
-            value = tf.where(features["x"] == 5, x, features["x"])
-            return square_loss(model)({"x": value}, *args)
-
-        return from_step_5
-
+    loss_function = loss_of(lambda step: tf.where(step == 5, x, step))
     run = helpers.run_config(tmp_path, save_checkpoints_steps=2)
     with pytest.raises(errors.TrainingError, match=f"^The loss {line}.*step 4"):
         loop.train(one_weight_engine(run, loss_function), 8, "training", ("x",))
