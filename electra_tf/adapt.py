@@ -49,7 +49,6 @@ BINDINGS = {
     "batch_size": "PretrainingDataConfig.train_batch_size",
     "max_seq_length": "ElectraConfig.max_seq_length",
     "micro_batch_size": "RunConfig.micro_batch_size",
-    "seed": "RunConfig.seed",
 }
 
 

@@ -18,12 +18,9 @@ from electra_tf.validation import Fraction, NotNegative, Positive
 gin.add_config_file_search_path(str(packaged.root()))
 gin.add_config_file_search_path(str(packaged.root() / "gin"))
 # And with a home or a byte order mark, which gin's own reader does not know.
-gin.config._FILE_READERS.insert(
-    0,
-    (
-        lambda path: open(os.path.expanduser(path), encoding="utf-8-sig"),  # noqa: SIM115
-        lambda path: os.path.isfile(os.path.expanduser(path)),
-    ),
+gin.config._FILE_READERS[0] = (
+    lambda path: open(os.path.expanduser(path), encoding="utf-8-sig"),  # noqa: SIM115
+    lambda path: os.path.isfile(os.path.expanduser(path)),
 )
 # gin complains of every folder but the last in which it looks.
 logging.getLogger().addFilter(lambda line: line.msg != "Path not found: %s")

@@ -35,7 +35,6 @@ _FIELDS = {
         "long_texts dev_fraction num_train_epochs"
     ),
     configs.OptimizerConfig: "learning_rate",
-    configs.RunConfig: "seed",
 }
 # Flag -> the parameter that it overrides.
 BINDINGS = {

@@ -14,10 +14,7 @@ from electra_tf import configs
 from electra_tf.command_line import launch, original_hparams
 
 # Flag -> the parameter that it overrides.
-BINDINGS = {
-    "seed": "RunConfig.seed",
-    "batch_size": "PretrainingDataConfig.train_batch_size",
-}
+BINDINGS = {"batch_size": "PretrainingDataConfig.train_batch_size"}
 
 
 def _run(config, before_training, args) -> None:
@@ -54,9 +51,7 @@ def main(argv=None) -> int:
         eval_only="Train nothing: score the model in --model_dir, or without "
         "one PretrainingConfig.init_checkpoint, on the held-out examples.",
     )
-    launch.add_fields(
-        *(parser, BINDINGS, configs.RunConfig, configs.PretrainingDataConfig)
-    )
+    launch.add_fields(parser, BINDINGS, configs.PretrainingDataConfig)
     return launch.Command(
         parser,
         configs.PretrainingConfig,

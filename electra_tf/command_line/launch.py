@@ -31,7 +31,13 @@ _FLAGS_OF_HPARAMS = ("task_names", "init_checkpoint")
 # Flag -> the parameter that it overrides.
 _BINDINGS = {
     name: f"RunConfig.{name}"
-    for name in ("model_dir", "distribution_strategy", "num_gpus", "tpu")
+    for name in (
+        "model_dir",
+        "distribution_strategy",
+        "num_gpus",
+        "tpu",
+        "seed",
+    )
 }
 
 # gin files and, overriding them, single bindings.
