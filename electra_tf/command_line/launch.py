@@ -29,16 +29,8 @@ _OF_MEMORY = (
 # from it: epochs and folder from the tasks, the vocabulary from the model.
 _FLAGS_OF_HPARAMS = ("task_names", "init_checkpoint")
 # Flag -> the parameter that it overrides.
-_BINDINGS = {
-    name: f"RunConfig.{name}"
-    for name in (
-        "model_dir",
-        "distribution_strategy",
-        "num_gpus",
-        "tpu",
-        "seed",
-    )
-}
+_OF_RUN = ("model_dir", "distribution_strategy", "num_gpus", "tpu", "seed")
+_BINDINGS = {name: f"RunConfig.{name}" for name in _OF_RUN}
 
 # gin files and, overriding them, single bindings.
 Base = tuple[Sequence[str], Sequence[str]]
