@@ -16,9 +16,9 @@ from tests import helpers
 # own, docstrings and blank lines included. Lower a budget whenever the room
 # shrinks. What exceeds it takes something away first, there or in another room.
 BUDGETS = {
-    "electra_tf": 2980,
+    "electra_tf": 2970,
     "electra_tf/checkpoints": 4418,
-    "electra_tf/command_line": 2129,
+    "electra_tf/command_line": 2127,
     "electra_tf/finetuning": 3481,
     "electra_tf/inference": 1065,
     "electra_tf/keras_models": 3840,
