@@ -247,43 +247,6 @@ def run(module, *flags):
     return warm.execute("-m", f"electra_tf.{module}", *flags)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            ["--hparams={}", "--gin_file=gin/small.gin"],
-            "either --gin_file or --hparams. Received: both",
-        ),
-        (["--hparams={}", "--data_dir=data"], "Received: no --model_name"),
-        (
-            ["--gin_file=gin/small.gin", "--model_dir=m", "--batch_size=0"],
-            "--batch_size must be positive. Received: train_batch_size=0",
-        ),
-        (
-            ["--gin_file=gin/small.gin", "--model_dir=m", "--seed=-1"],
-            "--seed must be 0 or more. Received: seed=-1",
-        ),
-        (
-            ["--gin_file=gin/small.gin", "--num_gpus=-1"],
-            "--num_gpus must be 0 or more. Received: num_gpus=-1",
-        ),
-        (
-            # The original's spelling, and its defaults.
-            ["--data-dir", "nowhere", "--model-name", "m"],
-            "nowhere/vocab.txt, found none. Build one with: electra-tf build-vo"
-            "cab --corpus_dir=CORPUS --vocab_file=nowhere/vocab.txt --vocab_siz"
-            "e=30522",
-        ),
-    ],
-)
-def test_the_commands_refuse_in_one_line(flags, message):
-    result = run("run_pretraining", *flags)
-    assert result.returncode == 1
-    assert result.stderr.startswith("electra-tf pretrain: error: ")
-    assert result.stderr.endswith(f"{message}\n")
-    assert result.stderr.count("\n") == 1
-
-
 def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
     model_dir = tmp_path / "models/m/finetuning_models/squad_model"
     (model_dir / "trial_1").mkdir(parents=True)

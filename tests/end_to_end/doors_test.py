@@ -61,6 +61,16 @@ WRONG = [
         "finetune --eval_only --model_dir=mine --init_checkpoint=other",
         "Expected no --init_checkpoint with --eval_only",
     ),
+    (f"{SMALL} --hparams={{}}", "either --gin_file or --hparams. Received: bo"),
+    ("pretrain --hparams={} --data_dir=data", "Received: no --model_name"),
+    (f"{SMALL} --model_dir=m --batch_size=0", "--batch_size must be positive"),
+    (f"{SMALL} --model_dir=m --seed=-1", "--seed must be 0 or more. Received:"),
+    (f"{SMALL} --num_gpus=-1", "--num_gpus must be 0 or more. Received:"),
+    (  # The original's spelling, and its defaults.
+        "pretrain --data-dir nowhere --model-name m",
+        "nowhere/vocab.txt, found none. Build one with: electra-tf build-vocab "
+        "--corpus_dir=CORPUS --vocab_file=nowhere/vocab.txt --vocab_size=30522",
+    ),
     ("convert --inptu=a", "--output-format (see --help)"),
     ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
     ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
@@ -88,5 +98,6 @@ def test_a_mistake_ends_in_one_line_and_leaves_nothing(tmp_path, flags, word):
     assert result.returncode == 1 + last.endswith("(see --help)")
     assert last.startswith(f"electra-tf {flags.split()[0]}: error: ")
     assert word in last
+    assert word == "gone" or result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr + result.stdout
     assert list(tmp_path.iterdir()) == []
