@@ -20,7 +20,7 @@ BUDGETS = {
     "electra_tf/checkpoints": 4418,
     "electra_tf/command_line": 2127,
     "electra_tf/finetuning": 3481,
-    "electra_tf/inference": 1065,
+    "electra_tf/inference": 1067,
     "electra_tf/keras_models": 3840,
     "electra_tf/model": 4444,
     "electra_tf/pretraining_data": 4412,

@@ -135,10 +135,12 @@ class ExportedModel(SavedModel):
         Raises:
           ValueError: If the model refuses the texts.
         """
-        columns = zip(self.input_names, zip(*rows, strict=True), strict=True)
-        texts = {name: tf.constant(of, tf.string) for name, of in columns}
+        columns = {
+            name: tf.constant([row[i] for row in rows], tf.string)
+            for i, name in enumerate(self.input_names)
+        }
         try:
-            outputs = self.signature(**texts)
+            outputs = self.signature(**columns)
         except tf.errors.OpError as error:
             raise ValueError(
                 f"{self.path} refused the texts: {errors.first_line(error)}"
