@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = arguments.ArgumentParser("electra-tf predict", __doc__)
     add = parser.add_argument
     text_lines.add_arguments(parser)
-    line = "one version of a SavedModel, or the folder of its versions"
+    line = "folder of a SavedModel's versions, or one of them"
     add("--saved-model", required=True, help=line)
     line = "default: text on a terminal, else json"
     add("--format", choices=("auto", "json", "text"), default="auto", help=line)
