@@ -123,7 +123,7 @@ test: $(INSTALLED)
 INTEROP_INSTALLED := $(VENV)/interop-installed
 
 $(INTEROP_INSTALLED): requirements-interop.lock $(INSTALLED)
-	$(PYTHON) -m pip install --quiet --constraint requirements.lock --requirement requirements-interop.lock
+	$(PYTHON) -m pip install --quiet --retries=1 --constraint requirements.lock --requirement requirements-interop.lock
 	@touch $@
 
 # Files that pytest does not collect by itself: `make test` needs neither package.
