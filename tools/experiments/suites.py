@@ -274,7 +274,7 @@ _BALANCED = (
     "FinetuningConfig.class_weights='balanced'",
 )
 
-# Chosen on dev for weights that were pre-trained, and for random ones.
+# Chosen on dev for weights that were pre-trained for long, and for others.
 _OF_PRETRAINED = {
     "100": (f"{_EPOCHS}=100.0", *_OF_HEAD, *_BALANCED),
     "400": (f"{_EPOCHS}=20.0", *_BY_LAYER),
@@ -282,7 +282,7 @@ _OF_PRETRAINED = {
     "6400": (f"{_EPOCHS}=6.0", *_BY_LAYER),
     "23000": (f"{_EPOCHS}=4.0", *_BY_LAYER),
 }
-_OF_RANDOM = {
+_ONE_RATE = {
     "100": _BALANCED,
     "23000": (f"{_EPOCHS}=4.0", "FinetuningConfig.dropout=0.1"),
 }
@@ -294,7 +294,7 @@ def _reviews(source: str, numbers: Iterable[int], data: str, *rows) -> Suite:
         "from_scratch",
         rows[0].gin_file,
         bindings=(FROM_SCRATCH,),
-        task_bindings=_OF_RANDOM,
+        task_bindings=_ONE_RATE,
     )
     return Suite(
         f"{source}, accuracy on test",
@@ -319,13 +319,13 @@ ADAPTATION = _reviews(
     "A general model adapted to reviews of films",
     (100, 400, 1600),
     "build_adaptation",
-    Row("general", "results/general.gin", task_bindings=_OF_PRETRAINED),
+    Row("general", "results/general.gin", task_bindings=_ONE_RATE),
     *(
         Row(
             f"adapted_{minutes}",
             f"results/adapted_{minutes}.gin",
             "results/general.gin",
-            task_bindings=_OF_PRETRAINED,
+            task_bindings=_ONE_RATE,
         )
         for minutes in (5, 15, 45)
     ),
