@@ -178,12 +178,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
             )
     for part in filter(None, (train_data, heldout_data)):
         manifest.refuse_unfinished(part.records.files)
-        if part.sampled_ids <= {0, vocab.cls_token_id, vocab.sep_token_id}:
-            raise errors.DataError(
-                "Expected tokens to learn from. Received: padding, [CLS] and "
-                f"[SEP] alone in {part.records.files[0]} and all of "
-                f"{len(part.records.files)} file(s)"
-            )
+        part.refuse_without_text(vocab)
     return _Inputs(vocab, train_data, heldout_data, num_eval_steps)
 
 

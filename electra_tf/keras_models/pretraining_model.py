@@ -277,12 +277,14 @@ class PretrainingModel(encoder_lib.WholeModel):
 
         Its `dataset(batch_size)` is what `fit` takes.
         """
-        return batches.PretrainingData(
+        data = batches.PretrainingData(
             os.path.expanduser(pattern),
             self.config,
             self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
             shuffle=not heldout,
         )
+        data.refuse_without_text(self.preprocessor.vocabulary)
+        return data
 
     def fit(
         self,

@@ -219,6 +219,15 @@ class PretrainingData:
         """Of all tokens, in the records that `digest` is of."""
         return 1.0 - self._num_real_tokens / self._num_tokens
 
+    def refuse_without_text(self, vocab) -> None:
+        """Raises a DataError where these hold special tokens alone."""
+        if self.sampled_ids <= {0, vocab.cls_token_id, vocab.sep_token_id}:
+            raise errors.DataError(
+                "Expected tokens to learn from. Received: padding, [CLS] and "
+                f"[SEP] alone in {self.records.files[0]} and all of "
+                f"{len(self.records.files)} file(s)"
+            )
+
     def _with_noise(self, serialized, positions, records) -> dict:
         """What `dataset` yields of serialized examples <string>[B]."""
         width = draws.noise_width(self.config)

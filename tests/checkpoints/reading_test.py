@@ -189,16 +189,3 @@ def test_tasks_of_the_original_are_known_by_their_names(
     original.write(checkpoint, str(tmp_path))
     head = reading.read_checkpoint(tmp_path).head
     assert (head.has_pairs, head.unit) == expected
-
-
-@pytest.mark.parametrize(("num_rows", "num_spare"), [(24, 4), (23, 0)])
-def test_rows_that_pad_the_table_have_tokens(num_rows, num_spare):
-    checkpoint = models.finetuned()
-    config = dataclasses.replace(checkpoint.discriminator, vocab_size=num_rows)
-    padded = dataclasses.replace(checkpoint, discriminator=config)
-    lines = notices.of(padded.with_padded_vocabulary)
-    assert len(lines) == (num_spare > 0)
-    assert all("the last 4 rows" in line for line in lines)
-    tokens = padded.with_padded_vocabulary().vocabulary.tokens
-    spare = tuple(f"[unused{i}]" for i in range(num_spare))
-    assert tokens == checkpoint.vocabulary.tokens + spare

@@ -373,7 +373,12 @@ def test_what_compile_refuses(model):
             model.compile(**arguments)
 
 
-def test_what_fit_refuses(model, files):
+def test_what_fit_refuses(model, files, tmp_path):
+    row = helpers.row(1)
+    row["input_ids"] = [0] * len(row["input_ids"])
+    empty = helpers.write_tfrecords(tmp_path / "a.tfrecord", [row] * 4)
+    with pytest.raises(errors.DataError, match="alone"):
+        model.fit(empty)
     for x in (["a text"], _ids(7), tf.data.Dataset.range(3)):
         with pytest.raises(ValueError, match="x as a glob of TFRecords or"):
             model.fit(x)

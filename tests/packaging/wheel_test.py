@@ -67,6 +67,11 @@ _OF_THE_USER = {"ai-edge-litert"}
 _OF_OTHERS = {"compression", "protobuf"}
 
 
+def test_says_for_which_python_it_is(wheel):
+    metadata = email.message_from_string(read(wheel, "METADATA"))
+    assert set(metadata["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
+
+
 def test_declares_what_is_imported(wheel):
     declared = {
         re.match(r"[\w.-]+", line).group().lower()

@@ -209,6 +209,7 @@ def test_a_peer_that_crashes_leaves_nothing(
     assert convert(*args) == 1
     error = capsys.readouterr().err
     assert "transformers cannot run" in error and "--no-verify" in error
+    assert "download.pytorch.org/whl/cpu" in error
     assert sorted(os.listdir(tmp_path)) == ["original"]
     assert convert(*args, "--no-verify") == 0
 

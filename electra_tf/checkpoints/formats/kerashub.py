@@ -115,8 +115,10 @@ def read(path: str | os.PathLike) -> Checkpoint:
     unused = sorted(weights)
     del backbone, weights
     gc.collect()  # See `write`.
-    if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
+    has_head = os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE))
+    if has_head:
         unused.append(TASK_WEIGHTS_FILE)
+        errors.warn(f"{path}: nothing reads {TASK_WEIGHTS_FILE}")
     vocab = None
     if os.path.exists(os.path.join(path, "tokenizer.json")):
         with _in_one_line(path):
@@ -130,6 +132,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
         discriminator=config,
         vocabulary=vocab,
         unused=tuple(unused),
+        other_head=TASK_WEIGHTS_FILE * has_head,
         assumed=("initializer_range",),
     )
 

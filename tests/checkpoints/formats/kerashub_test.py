@@ -208,6 +208,17 @@ def test_damaged_preset(damaged, damage, message):
     assert str(damaged) in str(error.value)
 
 
+def test_a_head_is_said_and_is_no_encoder(damaged):
+    (damaged / "task.weights.h5").touch()
+    with notices.heard() as said:
+        checkpoint = reading.read_checkpoint(damaged)
+    assert any("nothing reads task.weights.h5" in line for line in said)
+    with pytest.raises(
+        errors.CheckpointError, match="task.weights.h5; without"
+    ):
+        checkpoint.refuse_other_head("preset")
+
+
 def test_preset_of_another_architecture(tmp_path):
     keras_hub.models.BertBackbone(
         vocabulary_size=20,
