@@ -1,6 +1,8 @@
 """A pre-training run -> what it costs on some devices, before it is started.
 
-A prediction is arithmetic: tools/plan_run.py says from what.
+A prediction is arithmetic: matrix products at an assumed share (MFU) of the
+device's public peak, gradients over the link between the devices at its public
+rate, not hidden behind the computation.
 """
 
 import dataclasses
