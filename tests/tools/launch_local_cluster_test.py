@@ -129,7 +129,8 @@ sys.exit(launch_local_cluster.main())
 
 
 def test_an_output_that_nobody_takes_stops_all():
-    code = WAITS.format(then="print('x' * 100_000, flush=True)")
+    # Who writes one line only never hears that its reader has gone.
+    code = WAITS.format(then="while True: print('x' * 10_000, flush=True)")
     command = ("--num_workers=2", "--", sys.executable, "-c", code)
     process = helpers.start("-c", AT_ONCE, *command)
     process.stdout.readline()
