@@ -233,13 +233,13 @@ def _train(
     is_chief = replicas.is_chief(engine.strategy)
     evaluated: dict[int, dict[str, float]] = {}  # Step -> metrics.
 
-    def evaluate(before_batch=lambda: None):
+    def evaluate(between_loops=lambda: None):
         step = int(engine.global_step.numpy())
         evaluated[step] = engine.evaluate_on(
             heldout_data.dataset,
             data.eval_batch_size,
             inputs.num_eval_steps,
-            before_batch,
+            between_loops,
         )
         # Not before: a run that does not come here has changed nothing.
         if is_chief:

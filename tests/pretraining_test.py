@@ -217,7 +217,7 @@ def test_a_signal_ends_the_last_evaluation(
     line = f"^{name} in the last evaluation: all steps are saved in {model_dir}"
     with pytest.raises(errors.Stopped, match=line):
         pretraining._train(dataclasses.replace(CONFIG, run=run), inputs, engine)
-    assert f"{name}: leaving after this batch (" in capsys.readouterr().err
+    assert f"{name}: leaving after these batches (" in capsys.readouterr().err
     assert signal.getsignal(number) is before
 
 

@@ -73,15 +73,17 @@ def make_predictor(
         _, spec = dataset.element_spec
         # Splits may have features that others do not have.
         step = steps.setdefault(str(spec), make_step(spec))
-        collected: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+        collected: dict[str, list[tf.Tensor]] = collections.defaultdict(list)
         order = []
         for rows, batch in dataset:
             order.append(rows.numpy())
             for name, values in step(batch).items():
-                collected[name].append(values.numpy())
+                # Not to NumPy, which would wait for the device each time.
+                collected[name].append(values)
         back = np.argsort(np.concatenate(order))
         return {
-            name: _join(name, parts)[back] for name, parts in collected.items()
+            name: _join(name, [part.numpy() for part in parts])[back]
+            for name, parts in collected.items()
         }
 
     return predict

@@ -7,7 +7,6 @@ drives it, for pre-training and for fine-tuning.
 
 import contextlib
 import math
-import typing
 from collections.abc import Callable, Sequence
 
 import keras
@@ -203,17 +202,8 @@ class Engine:
 
     @tf.function(reduce_retracing=True)
     def _train_loop(self, iterator, num_steps):
-        # A first step outside the loop would do as well, but the graph would
-        # hold it twice.
-        step = self._train_step.get_concrete_function(iterator.element_spec)
-        sums = tf.nest.map_structure(
-            lambda x: tf.zeros(x.shape, x.dtype), step.structured_outputs
-        )
-        for _ in tf.range(num_steps):
-            sums = tf.nest.map_structure(
-                _add_to_loop_variable, sums, self._train_step(next(iterator))
-            )
-        return sums
+        zeros = _zeros_for(self._train_step, iterator)
+        return _add_steps(zeros, self._train_step, iterator, num_steps)
 
     @tf.function(reduce_retracing=True)
     def _train_step(self, features):
@@ -431,7 +421,7 @@ class Engine:
         make_dataset: MakeDataset,
         batch_size: int,
         num_steps: int,
-        before_batch: Callable[[], None] = lambda: None,
+        between_loops: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
         """Evaluates without dropout.
 
@@ -439,19 +429,26 @@ class Engine:
           make_dataset: See `MakeDataset`.
           batch_size: Over all replicas.
           num_steps: Batches.
-          before_batch: Called before each; it may end all by an exception.
+          between_loops: Called before each `RunConfig.steps_per_loop` batches;
+            it may end all by an exception.
 
         Returns:
           Metrics, "total_loss" among them.
         """
         iterator = iter(self.distribute(make_dataset, batch_size, 0))
-        total: typing.Any = None
-        for _ in range(num_steps):
-            before_batch()
+        total: dict = {}
+        size = self.run.steps_per_loop
+        for start in range(0, num_steps, size):
+            between_loops()
+            count = tf.constant(min(size, num_steps - start), tf.int32)
+            total = total or _zeros_for(self._eval_step, iterator)
             with _data_errors():
-                sums = self._eval_step(next(iterator))
-            total = _added([total, sums]) if total else sums
+                total = self._eval_loop(total, iterator, count)
         return losses.metrics_from_sums(total)
+
+    @tf.function(reduce_retracing=True)
+    def _eval_loop(self, total, iterator, num_steps):
+        return _add_steps(total, self._eval_step, iterator, num_steps)
 
     @tf.function(reduce_retracing=True)
     def _eval_step(self, features):
@@ -503,6 +500,25 @@ class Engine:
                     f"{what}. Received: {name}={number}, examples={whole}"
                 )
         return size
+
+
+def _zeros_for(step, iterator):
+    """What the sums that a step returns for a batch are added to."""
+    # A first step outside the loop would do as well, but the graph would hold
+    # it twice.
+    traced = step.get_concrete_function(iterator.element_spec)
+    return tf.nest.map_structure(
+        lambda x: tf.zeros(x.shape, x.dtype), traced.structured_outputs
+    )
+
+
+def _add_steps(sums, step, iterator, num_steps):
+    """Adds the sums of `num_steps` <int32>[] batches, in the graph."""
+    for _ in tf.range(num_steps):
+        sums = tf.nest.map_structure(
+            _add_to_loop_variable, sums, step(next(iterator))
+        )
+    return sums
 
 
 def _parts(features, size: int, num_parts: int):

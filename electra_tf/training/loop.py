@@ -307,10 +307,10 @@ def stoppable_evaluation(
 ) -> Iterator[Callable[[], None]]:
     """Lets SIGTERM and SIGINT end an evaluation after the last step.
 
-    Yields what is to be called before each batch, by all workers. It raises
-    `errors.Stopped` after a request.
+    Yields what is to be called between loops of batches, by all workers. It
+    raises `errors.Stopped` after a request.
     """
-    with StopRequests("leaving after this batch") as requests:
+    with StopRequests("leaving after these batches") as requests:
 
         def leave_if_asked():
             if who := requests.asked_by(engine):

@@ -307,10 +307,17 @@ def test_evaluation_equals_one_big_batch(engine):
     assert parts == pytest.approx(big, rel=1e-5)
 
 
-def test_evaluation_does_not_change_the_run(engine):
+def test_evaluation_does_not_change_the_run(engine, monkeypatch):
     before = state(engine)
-    first = engine.evaluate_on(engine.train_dataset, 4, 2)
-    assert engine.evaluate_on(engine.train_dataset, 4, 2) == first
+    first = engine.evaluate_on(engine.train_dataset, 4, 3)
+    loops = []
+    run = dataclasses.replace(engine.run, steps_per_loop=2)
+    monkeypatch.setattr(engine, "run", run)
+    again = engine.evaluate_on(
+        engine.train_dataset, 4, 3, lambda: loops.append(1)
+    )
+    assert again == first
+    assert len(loops) == 2
     for name, value in state(engine).items():
         np.testing.assert_array_equal(value, before[name], name)
 
