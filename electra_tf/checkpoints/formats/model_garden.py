@@ -150,14 +150,22 @@ def read(path: str | os.PathLike) -> Checkpoint:
         **_read_params(os.path.join(folder, PARAMS_FILE)),
         "num_attention_heads": (saved.shapes[query] or [0])[0],
     }
-    unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
+    left = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
+    poolers = {graph.key(f"{root}{POOLER}/{n}") for n in ("kernel", "bias")}
+    unused, others = (
+        sorted(key.removesuffix(tensor_files.OBJECT_SUFFIX) for key in part)
+        for part in (left, left - poolers)
+    )
+    # Not counts, which stand alone, nor slots.
+    others = [n for n in others if "/" in n and "optimizer" not in n.lower()]
+    if others:
+        errors.warn(f"{prefix}: nothing reads {', '.join(others[:8])}")
     checkpoint = sizes.read_sizes(tensors, prefix, {"electra": known})
     return dataclasses.replace(
         checkpoint,
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
-        unused=tuple(
-            sorted(n.removesuffix(tensor_files.OBJECT_SUFFIX) for n in unused)
-        ),
+        unused=tuple(unused),
+        other_head=next((n for n in others if n.endswith("/kernel")), ""),
     )
 
 

@@ -283,7 +283,9 @@ def test_half_precision_becomes_float32_and_other_tensors_are_told(finetuned):
         tensors["extra"] = np.zeros(2, np.float32)
 
     edit_tensors(finetuned, edit)
-    read = reading.read_checkpoint(finetuned)
+    with notices.heard() as lines:
+        read = reading.read_checkpoint(finetuned)
+    assert lines[-1] == f"{finetuned}: nothing reads extra (1)"
     assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
     assert read.unused == ("extra",)
 

@@ -95,7 +95,9 @@ def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
 def test_we_compute_what_the_model_garden_wrote(tmp_path, cls, embedding_width):
     built = library_encoder(cls, embedding_width=embedding_width)
     tf.train.Checkpoint(encoder=built).save(str(tmp_path / "ckpt"))
-    read = model_garden.read(tmp_path)
+    with notices.heard() as lines:
+        read = model_garden.read(tmp_path)
+    assert not lines and not read.other_head
     assert read.discriminator == helpers.encoder_config(
         embedding_size=embedding_width, hidden_act="gelu_new"
     )
@@ -118,7 +120,11 @@ def test_checkpoint_of_a_whole_model(tmp_path):
     prefix = tf.train.Checkpoint(model=model, **model.checkpoint_items).write(
         str(tmp_path / "ckpt")
     )
-    read = model_garden.read(prefix)
+    with notices.heard() as lines:
+        read = model_garden.read(prefix)
+    (line,) = lines
+    assert "nothing reads model/" in line
+    assert line.endswith(read.other_head) and "kernel" in read.other_head
     our_models.assert_close(ours(read), call(built))
     assert not set(read.tensors) - set(our_models.encoder_alone().tensors)
     # The pooler, and the classifier's output layer.

@@ -79,6 +79,16 @@ def test_what_cannot_be_read_is_named(tmp_path, suffix, size):
         kernel_at(prefix)
 
 
+def test_tensors_of_others_are_said(tmp_path):
+    tensors = models.pretrained().tensors | {"parser/kernel": KERNEL}
+    prefix = str(tmp_path / "model.ckpt-7")
+    original.write_by_name(prefix, tensors)
+    with notices.heard() as lines:
+        read = original.read(prefix, models.HPARAMS)
+    assert lines == [f"{prefix}: nothing reads parser (1)"]
+    assert read.other_head == "parser/kernel"
+
+
 @pytest.fixture
 def written(tmp_path):
     """A folder with a pre-training checkpoint, slots included."""
