@@ -172,27 +172,6 @@ class Checkpoint:
                 f"{received} entries"
             )
 
-    def with_padded_vocabulary(self) -> "Checkpoint":
-        """A vocabulary with a token for each row that pads the table, too.
-
-        Tables are padded to a multiple of 8 rows, for tensor cores.
-        """
-        config, vocab = self.discriminator or self.generator, self.vocabulary
-        if config is None or vocab is None:
-            return self
-        tokens, rows = vocab.tokens, config.vocab_size
-        missing = rows - len(tokens)
-        if not 0 < missing < 128 or rows % 8:
-            return self
-        spare = (f"[unused{i}]" for i in range(rows + missing))
-        new = [t for t in spare if t not in set(tokens)][:missing]
-        errors.warn(
-            f"the last {missing} rows of the embedding table have no token in "
-            f"the vocabulary: taken for padding, {new[0]} to {new[-1]}"
-        )
-        vocab = dataclasses.replace(vocab, tokens=(*tokens, *new))
-        return dataclasses.replace(self, vocabulary=vocab)
-
 
 def summarize(names: Iterable[str], most: int = 8) -> str:
     """Tensors in a few words, such as "electra (39), generator (34)"."""

@@ -115,8 +115,10 @@ def read_checkpoint(
             )
         vocab = vocabulary.in_place_of(vocab, given, vocab_file)
     vocab = _treated(vocab, path, do_lower_case, strip_accents)
+    config = checkpoint.discriminator or checkpoint.generator
+    if vocab and config:
+        vocab = vocab.padded(config.vocab_size)
     checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
-    checkpoint = checkpoint.with_padded_vocabulary()
     checkpoint.check_vocabulary(vocab_file or path)
     checkpoint.check_head(path)
     if checkpoint.head is not None:
@@ -132,7 +134,6 @@ def read_checkpoint(
         errors.warn(
             f"{path}: {len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
         )
-    config = checkpoint.discriminator or checkpoint.generator
     doubts = ("num_attention_heads", "hidden_act")  # Answers depend on them.
     if names := [n for n in doubts if n in checkpoint.assumed]:
         assumed = ", ".join(f"{n}={getattr(config, n)}" for n in names)

@@ -95,6 +95,22 @@ class Vocabulary:
             if not (token.startswith("[") and token.endswith("]"))
         )
 
+    def padded(self, rows: int) -> "Vocabulary":
+        """The same with a token for each row that pads a table of embeddings.
+
+        Tables are padded to a multiple of 8 rows, for tensor cores.
+        """
+        missing = rows - len(self.tokens)
+        if not 0 < missing < 128 or rows % 8:
+            return self
+        spare = (f"[unused{i}]" for i in range(rows))
+        new = [t for t in spare if t not in set(self.tokens)][:missing]
+        errors.warn(
+            f"the last {missing} rows of the embedding table have no token in "
+            f"the vocabulary: taken for padding, {new[0]} to {new[-1]}"
+        )
+        return dataclasses.replace(self, tokens=(*self.tokens, *new))
+
     def settled(self) -> "Vocabulary":
         """The same, with `lower_cases` and `strips_accents` written down."""
         known = dataclasses.replace(self, do_lower_case=self.lower_cases())
@@ -139,7 +155,7 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
 
     Args:
       vocab_file: See `load`.
-      vocab_size: Of the model.
+      vocab_size: Of the model, which may be padded.
 
     Raises:
       ValueError: If it is missing, damaged or not of the model's size.
@@ -150,7 +166,7 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
             "Build one with: electra-tf build-vocab --corpus_dir=CORPUS "
             f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
         )
-    vocabulary = load(vocab_file)
+    vocabulary = load(vocab_file).padded(vocab_size)
     if len(vocabulary.tokens) != vocab_size:
         raise ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "

@@ -1,8 +1,11 @@
+import re
+
 import pytest
 
+from electra_tf import errors
 from electra_tf.text import tokenization, vocabulary
 from electra_tf.text.vocabulary import Vocabulary
-from tests import helpers
+from tests import helpers, notices
 
 TOKENS = tuple(helpers.VOCAB)
 
@@ -29,6 +32,29 @@ def test_refuses_to_write_a_token_that_would_shift_others(tmp_path, token):
     with pytest.raises(ValueError, match="with the id 20, which would be read"):
         vocabulary.write(Vocabulary((*TOKENS, token)), str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (20, None),
+        (24, "the last 4 rows .*: taken for padding, .unused0. to .unused3.$"),
+        (23, "vocab_size=23, .* 20 entries; --gin_param=Enc.*vocab_size=20 "),
+        (16, "--gin_param=EncoderConfig.vocab_size=20 takes all"),
+        (152, "--gin_param=EncoderConfig.vocab_size=20 takes all"),
+    ],
+)
+def test_a_table_may_be_padded_to_a_multiple_of_8(tmp_path, size, said):
+    path = helpers.write_vocab(tmp_path)
+    if size not in (20, 24):
+        with pytest.raises(errors.ConfigError, match=said):
+            vocabulary.load_of_size(path, size)
+        return
+    with notices.heard() as lines:
+        tokens = vocabulary.load_of_size(path, size).tokens
+    assert tokens[:20] == TOKENS and len(tokens) == size
+    assert len(lines) == (said is not None)
+    assert all(re.search(said, line) for line in lines)
 
 
 def test_ids_of_the_special_tokens():
