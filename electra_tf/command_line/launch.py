@@ -129,6 +129,9 @@ class Command:
             # A user knows the flag, not the field that it sets.
             for flag, parameter in (_BINDINGS | dict(self.bindings)).items():
                 line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+            fields = re.findall(r"\b\w+Config\.\w+", line)
+            if fields and not re.search(r"gin\b|gin_", line):
+                line += f" (flag: --gin_param={fields[-1]}=VALUE)"
             return line
 
         return arguments.ended(self.parser.prog, work, _OF_MEMORY, in_flags)

@@ -70,6 +70,10 @@ WRONG = [
         "nowhere/vocab.txt, found none. Build one with: electra-tf build-vocab "
         "--corpus_dir=CORPUS --vocab_file=nowhere/vocab.txt --vocab_size=30522",
     ),
+    (
+        f"{SMALL} --model_dir=m --gin_param=RunConfig.dtype_policy='half'",
+        "(flag: --gin_param=RunConfig.dtype_policy=VALUE)",
+    ),
     ("convert --inptu=a", "--output-format (see --help)"),
     ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
     ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
