@@ -183,6 +183,11 @@ def load(
             "or two: taken as one (--pairs)"
         )
         errors.warn(notes[0])
+    if source.tokenizer.strip_accents:
+        errors.warn(
+            "texts lose their accents and the marks of other scripts, as in "
+            "training: the metadata says strip_accents"
+        )
     metadata = _metadata(source, checkpoint, model_dir) | {"notes": notes}
     return dataclasses.replace(source, metadata=metadata)
 

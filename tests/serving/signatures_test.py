@@ -463,8 +463,8 @@ def test_says_what_no_file_says(load):
         found = load(with_head(models.finetuned("tagging", 4), segment=None))
     assert found.metadata["segment"] == 1
     assert "nothing says in which segment the tagger reads" in lines[0]
-    (line,) = notices.of(load, models.finetuned())
-    assert "taken as one (--pairs)" in line
+    line, marks = notices.of(load, models.finetuned())
+    assert "taken as one (--pairs)" in line and "strip_accents" in marks
     found = load(models.finetuned(), has_pairs=False)
     assert found.metadata["notes"] == []
 
