@@ -13,7 +13,7 @@ from electra_tf import errors
 from electra_tf.keras_models import inputs
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model import task_head
-from electra_tf.tasks import conll, tagging
+from electra_tf.tasks import conll, tag_schemes, tagging
 
 Words = list[list[str]]
 
@@ -179,11 +179,17 @@ class TokenClassifier(EngineModel):
           saw; None for a word before it that it did not see.
         """
         answers, labels = [], self.given_labels
+        scheme, form = self.head.scheme, self.head.options.get("form")
         for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
             last = max(np.flatnonzero(is_seen), default=-1) + 1
-            best = zip(row[:last].argmax(axis=-1), is_seen, strict=False)
-            answers.append([labels[i] if seen else None for i, seen in best])
+            best = list(zip(row[:last].argmax(axis=-1), is_seen, strict=False))
+            answer = [labels[i] if seen else None for i, seen in best]
+            if scheme == "IOB1":
+                tags = [self.head.labels[i] if seen else "" for i, seen in best]
+                tags = tag_schemes.in_scheme(tags, scheme, form or "B-PER")
+                answer = [tag or None for tag in tags]
+            answers.append(answer)
         return answers
 
 

@@ -150,6 +150,12 @@ def test_answers_in_the_scheme_of_the_file(pretrained):
     assert found.decode_predictions(np.eye(4)[np.newaxis]) == [
         ["O", "B-X", "B-X", "I-X"]
     ]
+    task.scheme = "IOB1"  # In which B- is for a span right behind another.
+    iob1 = electra_tf.TokenClassifier.from_checkpoint(pretrained, task=task)
+    answer = iob1.decode_predictions([np.eye(4)[[2, 3, 1, 0, 1]]])
+    assert answer == [["I-X", "I-X", "B-X", "O", "I-X"]]
+    unseen = np.diag([1, 0, 1, 1])[[2, 1, 3]]
+    assert iob1.decode_predictions([unseen]) == [["I-X", None, "I-X"]]
     with pytest.raises(ValueError, match="Expected a task of regression"):
         electra_tf.TextRegressor.from_checkpoint(pretrained, task=task)
     example = tagging.TaggingExample(0, ("wa", "wb"), ("S-X", "O"))

@@ -165,6 +165,9 @@ def test_a_tagger_answers_in_the_scheme_of_its_file(write):
         "tagging", "own", tuple(task.labels), 5, options={"scheme": "BIO"}
     )
     assert head.tags == ("B-X", "I-X", "I-X", "B-X", "O")
+    mixed = write("b.conll", "a B-X\nb I-X\n\nc I-X\nd O\n")
+    (line,) = notices.of(own_files.make_task, "own", {"train": mixed})
+    assert "in BIO, but some spans begin or end in another scheme" in line
 
 
 def test_a_part_of_training_is_held_out(write, tokenizer):
