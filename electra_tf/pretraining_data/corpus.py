@@ -68,6 +68,7 @@ _HEADS = {
     b"%PDF-": "PDF",
 }
 _BYTE_ORDER_MARK = "\ufeff"
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 
 class CorpusFile(NamedTuple):
@@ -469,7 +470,10 @@ def _other_kind(block: bytes) -> str:
     start = block[:1000].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
         return "HTML"
-    is_packed = start.count(0) > len(start) // 5
+    # Of most scripts UTF-16 has a control character in each letter.
+    is_packed = len(start.translate(None, _CONTROLS)) < 0.8 * len(start)
+    if re.search(rb"\n\0|\0\n", start):  # Of others in each end of a line.
+        is_packed |= "\ufffd" in block.decode("utf-8", "replace")
     return "no text, or UTF-16: iconv -f UTF-16LE -t UTF-8" * is_packed
 
 

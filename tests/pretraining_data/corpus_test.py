@@ -322,7 +322,11 @@ DAMAGE = [
     ("x.parquet", parquet_of(["a", None, "b"]), "null in row 2 of", 2),
     ("x.parquet", b"plain text, long enough", "x.parquet': .+", 0),
     ("x.txt", "a\n\nb\n".encode("utf-16"), "x.txt', which is UTF-16", 0),
-    ("x.txt", "a\n\nb\n".encode("utf-16-le"), "or UTF-16: iconv", 0),
+    *(
+        ("x.txt", text.encode(utf_16), "or UTF-16: iconv", 0)
+        for utf_16 in ("utf-16-le", "utf-16-be")
+        for text in ("a\n\nb\n", "ไทยไทย\nไทย\n", "一上中文的一段话\n你好\n")
+    ),
     ("x.txt", b"\n<!DOCTYPE HTML><p>a", "x.txt', which is HTML", 0),
     ("x.txt", gzip.compress(b"a", mtime=0), "which is gzip: name it .gz", 0),
 ]
