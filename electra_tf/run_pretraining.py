@@ -20,11 +20,16 @@ BINDINGS = {"batch_size": "PretrainingDataConfig.train_batch_size"}
 def _run(config, before_training, args) -> None:
     # Imports TensorFlow: late, so that mistakes in a gin file show at once.
     from electra_tf import pretraining
+    from electra_tf.checkpoints import continuing
     from electra_tf.training import workers
 
     metrics: dict[str, float] | None
     with workers.lost(config.run.model_dir):
         if args.eval_only:
+            named = " ".join(args.gin_param)
+            if "init_checkpoint" in named and "init_generator" not in named:
+                # The generator that a gin file names is of another checkpoint.
+                config = continuing.with_own_generator(config)
             metrics = pretraining.evaluate(config)
         else:
             metrics = pretraining.pretrain(config, before_training)

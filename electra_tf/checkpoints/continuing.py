@@ -40,6 +40,14 @@ def start_from_init_checkpoint(
         _start_generator(config, vocab, model)
 
 
+def with_own_generator(config):
+    """Without the other generator, where init_checkpoint has one itself."""
+    tensors = reading.read_checkpoint(config.init_checkpoint).tensors
+    if sizes.masked_lm_encoder(tensors) is None:
+        return config
+    return dataclasses.replace(config, init_generator_checkpoint="")
+
+
 def _say(lines: Sequence[str]) -> None:
     if replicas.is_chief(tf.distribute.get_strategy()):
         print("\n".join(lines))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import types
 import warnings
 
 import keras
@@ -10,7 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import (
+    configs,
+    errors,
+    model_directory,
+    pretraining,
+    run_pretraining,
+)
 from electra_tf.checkpoints import continuing, reading
 from electra_tf.checkpoints import sizes as sizes_lib
 from electra_tf.checkpoints.checkpoint import Checkpoint
@@ -283,6 +290,31 @@ def test_two_stages(folder, tmp_path):
             np.testing.assert_array_equal(
                 variable.numpy(), theirs[variable.path]
             )
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "expected"),
+    [
+        ("original", "", ""),
+        ("huggingface/discriminator", "", "run's"),
+        ("original", "other", "other"),
+    ],
+)
+def test_what_is_scored_has_its_own_generator(
+    folder, tmp_path, monkeypatch, name, other, expected
+):
+    scored = []
+    monkeypatch.setattr(pretraining, "evaluate", scored.append)
+    other_generator = other or "run's"
+    config = make_config(
+        folder, tmp_path, name, init_generator_checkpoint=other_generator
+    )
+    params = [f"PretrainingConfig.init_checkpoint='{folder / name}'"]
+    if other:
+        params += [f"PretrainingConfig.init_generator_checkpoint={other!r}"]
+    args = types.SimpleNamespace(eval_only=True, gin_param=params)
+    run_pretraining._run(config, None, args)
+    assert scored[0].init_generator_checkpoint == expected
 
 
 @pytest.mark.parametrize(
