@@ -323,9 +323,13 @@ def test_every_choice_has_its_line(name, configurables, others):
         "import gin\n"
         "gin.parse_config_file('gin/small.gin')\n"
         "c = configs.PretrainingConfig()",
+        "import gin\n"
+        "gin.parse_config_file('own.gin')\n"
+        "c = configs.PretrainingConfig()",
     ],
 )
 def test_needs_nothing_else_to_be_imported(tmp_path, load_it):
+    (tmp_path / "own.gin").write_text("include 'gin/small.gin'\n")
     code = f"from electra_tf import configs\n{load_it}\n"
     result = helpers.execute(
         "-c", f"{code}print(c.model.encoder.hidden_size)", cwd=tmp_path

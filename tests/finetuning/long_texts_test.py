@@ -134,7 +134,7 @@ def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     # With [CLS] and [SEP] 15, 16 and 17 tokens, and none but these two of
     # characters that are cleaned away; of one text most words are unknown.
     texts = [" ".join(["wc"] * n) for n in (13, 14, 15)] + ["\u200b", "\x7f"]
-    texts.append("zz yy wa " + "a" * 201)
+    texts.append("zz yy w\xe4 " + "a" * 201)
     rows = [(text, ("no", "yes")[i % 2]) for i, text in enumerate(texts)]
     path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
 
@@ -149,6 +149,7 @@ def test_cut_empty_and_unknown_texts_are_counted(data, tmp_path):
     assert "--long_texts=windows reads all" in lines
     assert "dev: 1 of 6 rows are [UNK] for the most part" in lines
     assert "in 1 word(s) of more than 200 letters" in lines
+    assert "of the words, such as 'w\xe4' to 'wa': where that is" in lines
     assert "train: 256 of 256 texts have more than 24" in said(max_windows=2)
 
 

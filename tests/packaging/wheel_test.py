@@ -4,6 +4,7 @@ import ast
 import configparser
 import email
 import re
+import subprocess
 import sys
 import zipfile
 
@@ -70,6 +71,20 @@ _OF_OTHERS = {"compression", "protobuf"}
 def test_says_for_which_python_it_is(wheel):
     metadata = email.message_from_string(read(wheel, "METADATA"))
     assert set(metadata["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
+
+
+def test_make_says_so_as_well(tmp_path):
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\n[ $1 = --version ] && echo Python 3.14.0\n")
+    python.chmod(0o755)
+    result = subprocess.run(
+        ["make", f"PYTHON3={python}", f"VENV={tmp_path}", "quickstart"],
+        cwd=helpers.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    line = "Expected Python 3.11 to 3.13, received Python 3.14.0, for which"
+    assert result.returncode and result.stderr.startswith(line)
 
 
 def test_declares_what_is_imported(wheel):

@@ -1,6 +1,9 @@
 """Tests of serving/on_device.py."""
 
+import json
 import os
+import sys
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -109,6 +112,21 @@ def test_a_taggers_words_are_in_its_segment(tagger):
     assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
     with pytest.warns(UserWarning, match="1 of 2 texts are cut"):
         model.pack(["wa", "wb " * 99])
+
+
+def test_packing_is_compiled_once(tmp_path, monkeypatch):
+    interpreter = unittest.mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", interpreter)
+    helpers.write_vocab(tmp_path)
+    metadata = {"kind": "encoding", "max_seq_length": 12}
+    metadata |= dict.fromkeys(("do_lower_case", "strip_accents"), True)
+    metadata["text_cleaning"] = "none"
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
+    model = on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
+    for texts in (["wa wb"], ["wa", "wc wd"], ["wb"], ["wa"] * 3):
+        features = model.pack(texts)
+        assert features["input_ids"].shape[0] == len(texts)
+    assert model._pack.experimental_get_tracing_count() <= 2
 
 
 @pytest.mark.dear

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import re
 import signal
@@ -181,6 +182,22 @@ def test_a_mismatch_leaves_nothing(tmp_path, pretrained, capsys, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["original"]
     flags = ("electra_tf", "--no-verify")
     assert convert(pretrained, tmp_path / "ours", *flags) == 0
+
+
+def test_a_head_that_is_not_had_here_is_left_out_if_told_so(
+    tmp_path, capsys, no_peers
+):
+    source = tmp_path / "source"
+    huggingface.write(models.finetuned("tagging", 3), str(source))
+    config = helpers.read_json(source / "config.json")
+    config["architectures"] = ["ElectraForMultipleChoice"]
+    (source / "config.json").write_text(json.dumps(config))
+    assert convert(source, tmp_path / "ours") == 1
+    error = capsys.readouterr().err
+    assert "ElectraForMultipleChoice; without its head it is an enc" in error
+    flags = ("electra_tf", "--encoder-only")
+    assert convert(source, tmp_path / "ours", *flags) == 0
+    assert reading.read_checkpoint(tmp_path / "ours").head is None
 
 
 def test_another_result_of_the_peer_leaves_nothing(

@@ -7,6 +7,8 @@ import dataclasses
 import json
 import re
 import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -414,9 +416,31 @@ def test_says_who_reads_other_files(finetuned):
     fast.rename(finetuned / "spiece.model")
     (line,) = notices.of(reading.read_checkpoint, finetuned)
     assert "spiece.model is a SentencePiece model" in line
-    (finetuned / "model.safetensors").rename(finetuned / "tf_model.h5")
-    with pytest.raises(CheckpointError, match=r"tf_model.h5.*from_tf=True\)"):
-        reading.read_checkpoint(finetuned)
+    weights = finetuned / "model.safetensors"
+    for name, flag in (("tf_model.h5", "tf"), ("flax_model.msgpack", "flax")):
+        weights = weights.rename(finetuned / name)
+        with pytest.raises(CheckpointError, match=rf"{name}.*from_{flag}=True"):
+            reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("wrapper", ["state_dict", "module", None])
+def test_a_pickled_file_may_be_wrapped(finetuned, monkeypatch, wrapper):
+    expected = reading.read_checkpoint(finetuned)
+    tensors = {
+        name: types.SimpleNamespace(
+            is_floating_point=lambda: True,
+            float=lambda tensor=tensor: types.SimpleNamespace(
+                numpy=lambda: tensor
+            ),
+        )
+        for name, tensor in load_file(finetuned / "model.safetensors").items()
+    }
+    content = {wrapper: tensors, "epoch": 1} if wrapper else tensors
+    torch = types.SimpleNamespace(load=lambda path, **kwargs: content)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    weights = finetuned / "model.safetensors"
+    weights.rename(finetuned / "pytorch_model.bin")
+    models.assert_same_tensors(expected, reading.read_checkpoint(finetuned))
 
 
 @pytest.mark.parametrize(
