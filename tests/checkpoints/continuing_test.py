@@ -292,29 +292,22 @@ def test_two_stages(folder, tmp_path):
             )
 
 
-@pytest.mark.parametrize(
-    ("name", "other", "expected"),
-    [
-        ("original", "", ""),
-        ("huggingface/discriminator", "", "run's"),
-        ("original", "other", "other"),
-    ],
-)
-def test_what_is_scored_has_its_own_generator(
-    folder, tmp_path, monkeypatch, name, other, expected
-):
+def test_what_is_scored_has_its_own_generator(folder, tmp_path, monkeypatch):
     scored = []
     monkeypatch.setattr(pretraining, "evaluate", scored.append)
-    other_generator = other or "run's"
-    config = make_config(
-        folder, tmp_path, name, init_generator_checkpoint=other_generator
-    )
-    params = [f"PretrainingConfig.init_checkpoint='{folder / name}'"]
-    if other:
-        params += [f"PretrainingConfig.init_generator_checkpoint={other!r}"]
-    args = types.SimpleNamespace(eval_only=True, gin_param=params)
-    run_pretraining._run(config, None, args)
-    assert scored[0].init_generator_checkpoint == expected
+    for name, field in (
+        ("original", "init_checkpoint"),
+        ("huggingface/discriminator", "init_checkpoint"),
+        ("original", "init_generator_checkpoint"),
+    ):
+        config = make_config(
+            folder, tmp_path, name, init_generator_checkpoint="other"
+        )
+        params = [f"PretrainingConfig.{field}='{folder / name}'"]
+        args = types.SimpleNamespace(eval_only=True, gin_param=params)
+        run_pretraining._run(config, None, args)
+    generators = [config.init_generator_checkpoint for config in scored]
+    assert generators == ["", "other", "other"]
 
 
 @pytest.mark.parametrize(

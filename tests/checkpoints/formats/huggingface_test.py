@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -426,19 +426,14 @@ def test_says_who_reads_other_files(finetuned):
 @pytest.mark.parametrize("wrapper", ["state_dict", "module", None])
 def test_a_pickled_file_may_be_wrapped(finetuned, monkeypatch, wrapper):
     expected = reading.read_checkpoint(finetuned)
-    tensors = {
-        name: types.SimpleNamespace(
-            is_floating_point=lambda: True,
-            float=lambda tensor=tensor: types.SimpleNamespace(
-                numpy=lambda: tensor
-            ),
-        )
-        for name, tensor in load_file(finetuned / "model.safetensors").items()
-    }
-    content = {wrapper: tensors, "epoch": 1} if wrapper else tensors
-    torch = types.SimpleNamespace(load=lambda path, **kwargs: content)
-    monkeypatch.setitem(sys.modules, "torch", torch)
     weights = finetuned / "model.safetensors"
+    content = {}
+    for name, tensor in load_file(weights).items():
+        content[name] = mock.MagicMock()
+        content[name].float().numpy.return_value = tensor
+    content = {wrapper: content, "epoch": 1} if wrapper else content
+    torch = mock.MagicMock(**{"load.return_value": content})
+    monkeypatch.setitem(sys.modules, "torch", torch)
     weights.rename(finetuned / "pytorch_model.bin")
     models.assert_same_tensors(expected, reading.read_checkpoint(finetuned))
 
