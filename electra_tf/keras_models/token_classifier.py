@@ -179,15 +179,15 @@ class TokenClassifier(EngineModel):
           saw; None for a word before it that it did not see.
         """
         answers, labels = [], self.given_labels
-        scheme, form = self.head.scheme, self.head.options.get("form")
+        names, form = self.head.labels or (), self.head.options.get("form")
         for row in np.asarray(predictions):
             is_seen = row.any(axis=-1)
             last = max(np.flatnonzero(is_seen), default=-1) + 1
             best = list(zip(row[:last].argmax(axis=-1), is_seen, strict=False))
             answer = [labels[i] if seen else None for i, seen in best]
-            if scheme == "IOB1":
-                tags = [self.head.labels[i] if seen else "" for i, seen in best]
-                tags = tag_schemes.in_scheme(tags, scheme, form or "B-PER")
+            if self.head.scheme == "IOB1":
+                tags = [names[i] if seen else "" for i, seen in best]
+                tags = tag_schemes.in_scheme(tags, "IOB1", form or "B-PER")
                 answer = [tag or None for tag in tags]
             answers.append(answer)
         return answers
