@@ -13,7 +13,7 @@ Layout: [PAD] is 0, then come [unused0], [unused1] and so on, then [UNK],
 which they were learned. With 20000 entries or more there are 99 unused ones,
 which puts [UNK] at 100, [CLS] at 101, [SEP] at 102 and [MASK] at 103, as in
 BERT's vocabularies; a smaller vocabulary has none, and [UNK] to [MASK] are 1
-to 4. --num-unused sets another number.
+to 4.
 """
 
 import argparse
@@ -25,9 +25,6 @@ from electra_tf.pretraining_data import building
 
 _coverage = arguments.number(
     float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
-)
-_num_unused = arguments.number(
-    int, lambda n: n >= 0, "a whole number of at least 0"
 )
 
 
@@ -42,18 +39,11 @@ def main(argv=None) -> int:
     """Parses the flags and learns; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf build-vocab", __doc__)
     add = parser.add_argument
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
+    add(
         "--corpus-dir",
+        required=True,
         help="Folder of files, subfolders included, of any kind that "
         "tools/build_pretraining_dataset.py reads.",
-    )
-    source.add_argument(
-        "--input",
-        dest="input_files",
-        nargs="+",
-        metavar="FILE",
-        help="Such files.",
     )
     add("--vocab-file", required=True, help="The vocabulary to write.")
     add(
@@ -87,11 +77,6 @@ def main(argv=None) -> int:
         default=0.9995,
         help="Share of the text's characters that must have an entry (default "
         "0.9995); a word with one of the rarest others becomes [UNK].",
-    )
-    add(
-        "--num-unused",
-        type=_num_unused,
-        help="Number of [unused] entries (default: see above).",
     )
     building.add_reading(parser)
     return arguments.run(build_vocab, parser, argv)

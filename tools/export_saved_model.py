@@ -54,10 +54,6 @@ def main(argv=None) -> int:
         type=arguments.positive_int,
         help="tokens of the longest input (default: as in training)",
     )
-    add(
-        "--name",
-        help="what the server calls the model (default: as --output is called)",
-    )
     return arguments.run(_export, parser, argv)
 
 
@@ -67,14 +63,9 @@ def _export(args) -> None:
     logging.set_verbosity(logging.WARNING)
     asked = vars(args)
     is_litert = asked.pop("format") == "litert"
-    output, name = asked.pop("output"), asked.pop("name")
+    output = asked.pop("output")
     # Imports TensorFlow: late, so that --help is quick.
     if is_litert:
-        if name is not None:
-            raise ValueError(
-                "Expected no --name with --format=litert, whose files no "
-                f"server calls by a name. Received: --name={name}"
-            )
         from electra_tf.serving import on_device
 
         for path in on_device.export(output_dir=output, **asked):
@@ -83,7 +74,7 @@ def _export(args) -> None:
         return
     from electra_tf.serving import saved_model
 
-    path = saved_model.export(output_dir=output, name=name, **asked)
+    path = saved_model.export(output_dir=output, **asked)
     print(f"exported {path}")
 
 

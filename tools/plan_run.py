@@ -12,7 +12,7 @@ the matrix product rate of the machine that it runs on, in the run's dtype.
 A prediction is arithmetic: matrix products at an assumed share (MFU) of the
 device's public peak, gradients over the link between the devices at its public
 rate, not hidden behind the computation. The shares are assumptions, not
-measurements of ours; change them with --mfu. For this_cpu the share is what
+measurements of ours. For this_cpu the share is what
 docs/explain/performance.md has from tools/benchmarks/bench.py.
 """
 
@@ -39,7 +39,7 @@ def _plan(args: argparse.Namespace) -> None:
     rows = [
         (d, plan.plan(config, d, args.num_devices, args.micro_batch_size))
         for d in plan.devices(
-            args.hardware, args.mfu, config.run.dtype_policy, run.dtype_policy
+            args.hardware, config.run.dtype_policy, run.dtype_policy
         )
     ]
     print(plan.table(config, rows, args.num_devices))
@@ -65,7 +65,6 @@ def main(argv=None) -> int:
         help="examples at once on a device (default: "
         "RunConfig.micro_batch_size, or as many as fit)",
     )
-    add("--mfu", type=float, help="share of the peak, instead of the table's")
     return arguments.run(_plan, parser, argv)
 
 

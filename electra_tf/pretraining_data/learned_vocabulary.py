@@ -33,14 +33,12 @@ say = functools.partial(arguments.say, "electra-tf build-vocab")
 def build(
     vocab_file: str,
     *,
-    corpus_dir: str | None = None,
-    input_files: Sequence[str] | None = None,
+    corpus_dir: str,
     vocab_size: int = BERT_VOCAB_SIZE,
     do_lower_case: bool = True,
     strip_accents: bool = True,
     min_frequency: int = 2,
     character_coverage: float = 0.9995,
-    num_unused: int | None = None,
     text_field: str = "text",
     on_bad_input: str = "fail",
 ) -> None:
@@ -49,13 +47,11 @@ def build(
     Args:
       vocab_file: The file to write; `<vocab_file>.json` gets the settings.
       corpus_dir: Folder of text.
-      input_files: Files of text, in place of a folder.
       vocab_size: Number of entries to reach.
       do_lower_case: Whether the text is lower-cased.
       strip_accents: Whether lower-cased text loses its accents.
       min_frequency: Pieces that occur less often are not learned.
       character_coverage: See `frequent_characters`.
-      num_unused: See `special_entries`.
       text_field: Field of .jsonl and column of .parquet with the text.
       on_bad_input: "fail", or "skip" to leave out damaged places.
 
@@ -64,16 +60,8 @@ def build(
     """
     bad_inputs = corpus.BadInputs()
     note = bad_inputs.note if on_bad_input == "skip" else None
-    if corpus_dir is not None:
-        listed = corpus.list_files(corpus_dir, note, vocab_file)
-        paths = [file.path for file in listed]
-    else:
-        paths = list(input_files or ())
-        if os.path.realpath(vocab_file) in map(os.path.realpath, paths):
-            raise ValueError(
-                "Expected --input without the --vocab-file. Received: "
-                f"{vocab_file!r}."
-            )
+    listed = corpus.list_files(corpus_dir, note, vocab_file)
+    paths = [file.path for file in listed]
     decisions = {
         "do_lower_case": do_lower_case,
         "strip_accents": strip_accents,
@@ -89,7 +77,7 @@ def build(
     vocab = learn_vocab(
         word_counts,
         vocab_size,
-        special_entries(num_unused, vocab_size),
+        special_entries(vocab_size),
         min_frequency,
         character_coverage,
     )
@@ -145,11 +133,10 @@ def _count_words(
     return word_counts
 
 
-def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
+def special_entries(vocab_size: int) -> list[str]:
     """The entries that are not learned, in order; see the help text."""
-    if num_unused is None:
-        is_large = vocab_size >= BERT_LAYOUT_MIN_SIZE
-        num_unused = BERT_NUM_UNUSED if is_large else 0
+    is_large = vocab_size >= BERT_LAYOUT_MIN_SIZE
+    num_unused = BERT_NUM_UNUSED if is_large else 0
     unused = [f"[unused{i}]" for i in range(num_unused)]
     return ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

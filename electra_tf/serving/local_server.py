@@ -60,7 +60,7 @@ class RestModel:
         from electra_tf.inference import predictor
         from electra_tf.serving import server_files
 
-        self.name = server_files.model_name(base_path, name)
+        self.name = name or server_files.model_name(base_path)
         version = predictor.newest_version(base_path)
         if version is None:
             raise errors.ConfigError(

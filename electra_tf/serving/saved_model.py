@@ -38,9 +38,7 @@ def make_served_model(source: exportable.Source) -> signatures.ServedModel:
     return _MODELS[source.kind](source)
 
 
-def export(
-    model_dir: str, output_dir: str, name: str | None = None, **options
-) -> str:
+def export(model_dir: str, output_dir: str, **options) -> str:
     """Writes the next version of a SavedModel, and what its server needs.
 
     TF Serving polls for new versions, so it is written under another name and
@@ -49,8 +47,6 @@ def export(
     Args:
       model_dir: What to export, as in `exportable.load`.
       output_dir: Holds the versions 1, 2, ...
-      name: What the server calls the model; by default as `output_dir` is
-        called.
       **options: Of `exportable.load`, such as `kind` or `has_pairs`.
 
     Returns:
@@ -63,8 +59,7 @@ def export(
     with tempfile.TemporaryDirectory() as vocab_dir:
         source = exportable.load(model_dir, vocab_dir, **options)
         model = make_served_model(source)
-        name = server_files.model_name(output_dir, name)
-        server_files.refuse_other_name(output_dir, name)
+        name = server_files.model_name(output_dir)
         with tensor_files.writing(output_dir):
             path = _save(model, source.metadata, output_dir, name)
     server_files.write(output_dir, name)

@@ -95,47 +95,21 @@ services:
 # --- Files -------------------------------------------------------------------
 
 
-def model_name(output_dir: str, name: str | None = None) -> str:
-    """What the server calls a model: as given, or as its folder is called.
+def model_name(output_dir: str) -> str:
+    """What the server calls a model: as its configuration does, or its folder.
 
-    Of a folder whose configuration is there it is the name of that.
-
-    Raises:
-      ConfigError: If it has other characters than letters, digits, "_", "-" and
-        ".", which the server's addresses do not take.
+    In the latter all but letters, digits, "_", "-" and ".", which the server's
+    addresses do not take, becomes "_".
     """
-    configured = _configured_names(output_dir)
-    if name is None and len(configured) == 1:
-        return configured[0]
-    chosen = name or os.path.basename(os.path.abspath(output_dir))
-    if name is None:
-        chosen = re.sub(r"[^A-Za-z0-9_.\-]+", "_", chosen) or "model"
-    if not re.fullmatch(r"[A-Za-z0-9_.\-]+", chosen):
-        raise errors.ConfigError(
-            "Expected a model name of letters, digits and _ . - only. "
-            f"Received: {chosen!r}"
-        )
-    return chosen
-
-
-def refuse_other_name(output_dir: str, name: str) -> None:
-    """Refuses a name that the server's configuration in the folder has not."""
-    configured = _configured_names(output_dir)
-    if configured and name not in configured:
-        raise errors.ConfigError(
-            f"Expected the name that {MODELS_FILE} in {output_dir} has, "
-            f"{' or '.join(configured)}, or another --output. Received: {name}"
-        )
-
-
-def _configured_names(output_dir: str) -> list[str]:
-    """Of the models in the server's configuration; none without one."""
+    folder = os.path.basename(os.path.abspath(output_dir))
+    own = re.sub(r"[^A-Za-z0-9_.\-]+", "_", folder) or "model"
     path = os.path.join(output_dir, MODELS_FILE)
     if not os.path.isfile(path):
-        return []
+        return own
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.split("#")[0] for line in file]
-    return re.findall(r'\bname\s*:\s*"([^"]*)"', "\n".join(lines))
+    names = re.findall(r'\bname\s*:\s*"([^"]*)"', "\n".join(lines))
+    return own if own in names or not names else names[0]
 
 
 def write(output_dir: str, name: str) -> list[str]:

@@ -87,7 +87,6 @@ class Plan:
 
 def devices(
     names: Sequence[str] | None = None,
-    mfu: float | None = None,
     dtype_policy: str = "float32",
     settled: str | None = None,
 ) -> list[Hardware]:
@@ -96,19 +95,10 @@ def devices(
     Args:
       names: Of `HARDWARE`, or `THIS_CPU`, which is measured; None for all of
         `HARDWARE`.
-      mfu: Share of the peak, instead of each one's own.
       dtype_policy: `RunConfig.dtype_policy`; 'auto' is what each device has.
       settled: What 'auto' is on this CPU.
-
-    Raises:
-      ConfigError: If that is no share.
     """
-    if mfu is not None and not 0 < mfu <= 1:
-        raise errors.ConfigError(
-            f"--mfu must be above 0 and at most 1. Received: {mfu}"
-        )
-    chosen = [_device(x, dtype_policy, settled) for x in names or HARDWARE]
-    return [dataclasses.replace(d, mfu=mfu or d.mfu) for d in chosen]
+    return [_device(x, dtype_policy, settled) for x in names or HARDWARE]
 
 
 def _device(key: str, dtype_policy: str, settled: str | None) -> Hardware:
@@ -225,7 +215,7 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
             f"{predicted.seconds_per_step:>9.3g}{predicted.days:>9.3g}"
         )
     lines.append(
-        "\nPeaks and links are the makers' figures, MFU is assumed (--mfu). "
+        "\nPeaks and links are the makers' figures, MFU is assumed. "
         "'at once' is how many\nexamples of its part of a batch fit into a "
         "device: RunConfig.micro_batch_size. 'dtype' is\nRunConfig.dtype_policy"
         "; TPUs multiply float32 in bfloat16, GPUs since the A100 in TF32."

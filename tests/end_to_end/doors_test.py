@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.command_line import verbs
-from tests import warm
+from tests import helpers, warm
 
 ABSENT = {
     "quickstart": "--no-such-flag",
@@ -75,13 +75,11 @@ WRONG = [
         "(flag: --gin_param=RunConfig.dtype_policy=VALUE)",
     ),
     ("convert --inptu=a", "--output-format (see --help)"),
-    ("plan --gin_file=gin/small.gin --mfu=2", "--mfu"),
     ("plan --gin_file=gin/small.gin --num_devices=3", "--num-devices"),
     ("check-data", "--data and --vocab-file"),
-    ("export --model-dir=m --output=o --format=litert --name=x", "--name"),
     ("check-data --gin-param=x=1", "--gin-file with --gin-param"),
     (
-        "build-vocab --input=/etc/passwd --vocab-file=gs://a/v",
+        f"build-vocab --corpus-dir={helpers.ROOT}/gin --vocab-file=gs://a/v",
         "--vocab-file in",
     ),
 ]

@@ -193,13 +193,11 @@ def test_the_model_takes_its_warm_up_requests(exported):
 def test_the_name_of_a_configuration_stays(tmp_path):
     server_files.write(str(tmp_path), "reviews")
     assert server_files.model_name(str(tmp_path)) == "reviews"
-    server_files.refuse_other_name(str(tmp_path), "reviews")
-    with pytest.raises(ValueError, match="has, reviews, or another --output"):
-        server_files.refuse_other_name(str(tmp_path), "other")
-    assert server_files.model_name("/served/my model/", None) == "my_model"
-    assert server_files.model_name("/served/x/", "a.b-1") == "a.b-1"
-    with pytest.raises(ValueError, match="Received: 'a/b'"):
-        server_files.model_name("/served", "a/b")
+    more = 'config { name: "%s" }\n'
+    (tmp_path / server_files.MODELS_FILE).write_text(more % "a" + more % "b")
+    assert server_files.model_name(str(tmp_path)) == "a"
+    assert server_files.model_name("/served/my model/") == "my_model"
+    assert server_files.model_name("/served/a.b-1/") == "a.b-1"
 
 
 def assert_refused(match, model_dir, output, **options):

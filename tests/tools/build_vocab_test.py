@@ -95,7 +95,11 @@ def test_another_process_writes_the_same_bytes(text_file, tmp_path):
     assert run(text_file, "--vocab-size", "40") == 0
     other = tmp_path / "other.txt"
     result = helpers.execute(
-        *(build_vocab.__file__, f"--input={text_file}", "--vocab-size=40"),
+        *(
+            build_vocab.__file__,
+            f"--corpus-dir={text_file.parent}",
+            "--vocab-size=40",
+        ),
         *(f"--vocab-file={other}", "--character-coverage=1"),
         env=helpers.environment(PYTHONHASHSEED="7"),
     )
@@ -172,10 +176,6 @@ def test_bad_input_may_be_left_out(text_file, capsys):
     assert "whose byte 3 is 0xff" in log
     assert "note: left out 3 damaged place(s)" in log
     assert "low" in vocab_of(text_file)
-    flags = ["--on-bad-input=skip", f"--vocab-file={text_file.parent}/v"]
-    files = [str(bad), str(gone), str(text_file)]
-    assert build_vocab.main(["--input", *files, *flags]) == 0
-    assert "note: left out 3 damaged" in capsys.readouterr().err
 
 
 def test_no_vocabulary_is_left_without_its_settings(tmp_path):

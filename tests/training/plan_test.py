@@ -73,10 +73,9 @@ def test_devices_by_their_names(monkeypatch):
     monkeypatch.setattr(matmul_rate, "cpu_rate", rates.get)
     (device,) = plan.devices(["this_cpu"])
     assert (device.peak, device.mfu) == (1e11, plan.CPU_MFU)
-    found = plan.devices(["a100", "this_cpu"], 0.5, "mixed_bfloat16")
+    found = plan.devices(["a100", "this_cpu"], "mixed_bfloat16")
     assert [device.peak for device in found] == [312e12, 2e11]
-    assert [device.mfu for device in found] == [0.5, 0.5]
-    found = plan.devices(["a100", "this_cpu"], None, "auto", "float32")
+    found = plan.devices(["a100", "this_cpu"], "auto", "float32")
     assert [device.peak for device in found] == [312e12, 1e11]
 
 
