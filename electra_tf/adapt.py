@@ -274,11 +274,9 @@ def main(argv=None) -> int:
         "called as --checkpoint with 'generator' in place of 'discriminator'.",
         corpus_dir="Folder of text; see build-data.",
     )
+    line = "Share of documents to score, not to learn."
     parser.add_argument(
-        "--heldout-fraction",
-        type=float,
-        default=0.05,
-        help="Share of documents to score, not to learn.",
+        "--heldout-fraction", type=float, default=0.05, help=line
     )
     launch.add_fields(
         *(parser, BINDINGS, configs.OptimizerConfig, configs.ElectraConfig),

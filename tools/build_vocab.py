@@ -39,45 +39,23 @@ def main(argv=None) -> int:
     """Parses the flags and learns; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf build-vocab", __doc__)
     add = parser.add_argument
-    add(
-        "--corpus-dir",
-        required=True,
-        help="Folder of files, subfolders included, of any kind that "
-        "tools/build_pretraining_dataset.py reads.",
-    )
+    whole = arguments.positive_int
+    line = "Folder of files, subfolders included, of any kind that "
+    line += "tools/build_pretraining_dataset.py reads."
+    add("--corpus-dir", required=True, help=line)
     add("--vocab-file", required=True, help="The vocabulary to write.")
-    add(
-        "--vocab-size",
-        type=arguments.positive_int,
-        default=30522,
-        help="Number of entries (default 30522, BERT's).",
-    )
-    add(
-        "--lower-case",
-        dest="do_lower_case",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="Lower-case the text (default yes).",
-    )
-    add(
-        "--strip-accents",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="Strip accents if lower-casing (default yes).",
-    )
-    add(
-        "--min-frequency",
-        type=arguments.positive_int,
-        default=2,
-        help="Pieces that occur less often are not learned (default 2).",
-    )
-    add(
-        "--character-coverage",
-        type=_coverage,
-        default=0.9995,
-        help="Share of the text's characters that must have an entry (default "
-        "0.9995); a word with one of the rarest others becomes [UNK].",
-    )
+    line = "Number of entries (default 30522, BERT's)."
+    add("--vocab-size", type=whole, default=30522, help=line)
+    on: dict = {"action": argparse.BooleanOptionalAction, "default": True}
+    line = "Lower-case the text (default yes)."
+    add("--lower-case", dest="do_lower_case", help=line, **on)
+    line = "Strip accents if lower-casing (default yes)."
+    add("--strip-accents", help=line, **on)
+    line = "Pieces that occur less often are not learned (default 2)."
+    add("--min-frequency", type=whole, default=2, help=line)
+    line = "Share of the text's characters that must have an entry (default "
+    line += "0.9995); a word with one of the rarest others becomes [UNK]."
+    add("--character-coverage", type=_coverage, default=0.9995, help=line)
     building.add_reading(parser)
     return arguments.run(build_vocab, parser, argv)
 

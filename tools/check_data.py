@@ -54,16 +54,13 @@ def check_data(args: argparse.Namespace) -> None:
 def main(argv=None) -> int:
     """Parses the flags and checks; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf check-data", __doc__)
-    parser.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        help="Glob of TFRecord files, or a folder that the builder wrote; "
-        "several times or with commas (default: the run's train_files).",
+    line = (
+        "Glob of TFRecord files, or a folder that the builder wrote; several "
     )
-    parser.add_values(
-        str, vocab_file="Vocabulary, one token a line (default: the run's)."
-    )
+    line += "times or with commas (default: the run's train_files)."
+    parser.add_argument("--data", action="append", default=[], help=line)
+    line = "Vocabulary, one token a line (default: the run's)."
+    parser.add_values(str, vocab_file=line)
     arguments.add_gin(parser)
     return arguments.run(check_data, parser, argv)
 

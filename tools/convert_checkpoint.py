@@ -35,24 +35,19 @@ def main(argv=None) -> int:
     arguments.add_vocabulary(parser)
     line = "whether accents are dropped (default: with lower-casing)"
     parser.add_values(bool, strip_accents=line)
-    add(
-        "--hparams",
-        metavar="FILE",
-        help="what the original's --hparams was, for a checkpoint of the "
-        "original without a file hparams.json beside it: needed where "
-        "attention heads are not 64 wide, as no tensor tells their number",
+    line = (
+        "what the original's --hparams was, for a checkpoint of the original "
     )
-    add(
-        "--encoder-only",
-        action="store_true",
-        help="leave everything behind but the discriminator's encoder",
+    line += (
+        "without a file hparams.json beside it: needed where attention heads "
     )
-    add(
-        "--verify",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="compare the output with the input (default)",
-    )
+    line += "are not 64 wide, as no tensor tells their number"
+    add("--hparams", metavar="FILE", help=line)
+    line = "leave everything behind but the discriminator's encoder"
+    add("--encoder-only", action="store_true", help=line)
+    yes_or_no = argparse.BooleanOptionalAction
+    line = "compare the output with the input (default)"
+    add("--verify", action=yes_or_no, default=True, help=line)
     return arguments.run(_convert, parser, argv)
 
 

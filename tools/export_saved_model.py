@@ -24,36 +24,21 @@ def main(argv=None) -> int:
     """Parses the flags and exports; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf export", __doc__)
     add = parser.add_argument
-    add(
-        "--model-dir",
-        required=True,
-        help="directory of a run, or a checkpoint of another format",
-    )
+    line = "directory of a run, or a checkpoint of another format"
+    add("--model-dir", required=True, help=line)
     add("--output", required=True, help="directory of the versions")
     arguments.add_vocabulary(parser)
-    add(
-        "--format",
-        choices=("saved_model", "litert"),
-        default="saved_model",
-        help="litert: files for phones, on token ids (default: %(default)s)",
-    )
-    add(
-        "--kind",
-        choices=(kinds.AUTO, *kinds.KINDS),
-        default=kinds.AUTO,
-        help="what the model does (default: that of its head)",
-    )
-    add(
-        "--pairs",
-        dest="has_pairs",
-        action=argparse.BooleanOptionalAction,
-        help="whether the input is two texts (default: as in training)",
-    )
-    add(
-        "--max-seq-length",
-        type=arguments.positive_int,
-        help="tokens of the longest input (default: as in training)",
-    )
+    formats = ("saved_model", "litert")
+    line = "litert: files for phones, on token ids (default: %(default)s)"
+    add("--format", choices=formats, default=formats[0], help=line)
+    known = (kinds.AUTO, *kinds.KINDS)
+    line = "what the model does (default: that of its head)"
+    add("--kind", choices=known, default=kinds.AUTO, help=line)
+    yes_or_no = argparse.BooleanOptionalAction
+    line = "whether the input is two texts (default: as in training)"
+    add("--pairs", dest="has_pairs", action=yes_or_no, help=line)
+    line = "tokens of the longest input (default: as in training)"
+    add("--max-seq-length", type=arguments.positive_int, help=line)
     return arguments.run(_export, parser, argv)
 
 

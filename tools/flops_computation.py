@@ -32,11 +32,8 @@ def _print_table(args: argparse.Namespace) -> None:
 def main(argv=None) -> int:
     """Prints the table; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf flops", __doc__)
-    parser.add_argument(
-        "--corrected",
-        action="store_true",
-        help="count the two terms in full that the original counts in part",
-    )
+    line = "count the two terms in full that the original counts in part"
+    parser.add_argument("--corrected", action="store_true", help=line)
     return arguments.run(_print_table, parser, argv)
 
 

@@ -21,17 +21,10 @@ def main(argv=None) -> int:
     """Starts the workers; returns the exit code."""
     parser = arguments.ArgumentParser("launch_local_cluster", __doc__)
     add = parser.add_argument
-    add(
-        "--num-workers",
-        type=arguments.positive_int,
-        required=True,
-        help="processes to start",
-    )
-    add(
-        "command",
-        nargs=argparse.REMAINDER,
-        help="-- and the command of every worker",
-    )
+    whole, line = arguments.positive_int, "processes to start"
+    add("--num-workers", type=whole, required=True, help=line)
+    line = "-- and the command of every worker"
+    add("command", nargs=argparse.REMAINDER, help=line)
     argv = list(sys.argv[1:] if argv is None else argv)
     # What follows -- is the command's, underscores and all.
     split = argv.index("--") if "--" in argv else len(argv)

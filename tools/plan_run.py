@@ -51,20 +51,13 @@ def main(argv=None) -> int:
     add = parser.add_argument
     whole = arguments.positive_int
     arguments.add_gin(parser, required=True)
-    add(
-        "--hardware",
-        action="append",
-        choices=[*plan.HARDWARE, plan.THIS_CPU],
-        help="may be repeated (default: the whole table)",
-    )
+    known = [*plan.HARDWARE, plan.THIS_CPU]
+    line = "may be repeated (default: the whole table)"
+    add("--hardware", action="append", choices=known, help=line)
     add("--num-devices", type=whole, default=1, help="devices (default 1)")
-    add(
-        "--micro-batch-size",
-        type=whole,
-        default=0,
-        help="examples at once on a device (default: "
-        "RunConfig.micro_batch_size, or as many as fit)",
-    )
+    line = "examples at once on a device (default: "
+    line += "RunConfig.micro_batch_size, or as many as fit)"
+    add("--micro-batch-size", type=whole, default=0, help=line)
     return arguments.run(_plan, parser, argv)
 
 

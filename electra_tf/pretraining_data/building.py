@@ -55,82 +55,55 @@ say = functools.partial(arguments.say, "electra-tf build-data")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that every builder has."""
-    parser.add_argument("--corpus-dir", required=True, help="Folder of text.")
-    parser.add_argument(
-        "--vocab-file", required=True, help="Vocabulary, one token a line."
+    add = parser.add_argument
+    add("--corpus-dir", required=True, help="Folder of text.")
+    add("--vocab-file", required=True, help="Vocabulary, one token a line.")
+    add("--output-dir", required=True, help="Where the TFRecords go.")
+    line = "A blank line of a text ends a document (the default). As in the "
+    line += "original every VALUE but the empty one means yes, even False."
+    optional: dict = {"metavar": "VALUE", "nargs": "?", "const": "True"}
+    add("--blanks-separate-docs", default="True", help=line, **optional)
+    no: dict = {"dest": "blanks_separate_docs", "action": "store_const"}
+    line = "Only the end of a file ends a document."
+    add("--no-blanks-separate-docs", const="", help=line, **no)
+    length = arguments.number(
+        int,
+        lambda length: length >= manifest_lib.MIN_SEQ_LENGTH,
+        f"a whole number of at least {manifest_lib.MIN_SEQ_LENGTH}",
     )
-    parser.add_argument(
-        "--output-dir", required=True, help="Where the TFRecords go."
-    )
-    parser.add_argument(
-        "--blanks-separate-docs",
-        metavar="VALUE",
-        nargs="?",
-        const="True",
-        default="True",
-        help="A blank line of a text ends a document (the default). As in the "
-        "original every VALUE but the empty one means yes, even False.",
-    )
-    parser.add_argument(
-        "--no-blanks-separate-docs",
-        dest="blanks_separate_docs",
-        action="store_const",
-        const="",
-        help="Only the end of a file ends a document.",
-    )
-    parser.add_argument(
-        "--max-seq-length",
-        type=arguments.number(
-            int,
-            lambda length: length >= manifest_lib.MIN_SEQ_LENGTH,
-            f"a whole number of at least {manifest_lib.MIN_SEQ_LENGTH}",
-        ),
-        default=128,
-        help="Tokens in an example (default 128).",
-    )
-    for flag, name, help_text in (
+    line = "Tokens in an example (default 128)."
+    add("--max-seq-length", type=length, default=128, help=line)
+    for flag, name, line in (
         ("lower-case", "do_lower_case", "Lower-case the text"),
         ("strip-accents", "strip_accents", "Strip accents if lower-casing"),
     ):
-        parser.add_argument(
-            f"--{flag}",
-            f"--do-{flag}",
+        add(
+            *(f"--{flag}", f"--do-{flag}"),
             dest=name,
             action=argparse.BooleanOptionalAction,
-            help=f"{help_text}. The default is what the vocabulary was made "
-            "for, if <vocab-file>.json says so, otherwise yes.",
+            help=f"{line}. The default is what the vocabulary was made for, if "
+            "<vocab-file>.json says so, otherwise yes.",
         )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="Of all random draws (default 0)."
-    )
-    parser.add_argument(
-        "--num-out-files",
-        type=arguments.positive_int,
-        help="Output files. Default: one for every 16 MiB of text, but "
-        "at least eight (fewer for less than 512 KiB) and at most 1000.",
-    )
+    add("--seed", type=int, default=0, help="Of all random draws (default 0).")
+    line = "Output files. Default: one for every 16 MiB of text, but at least "
+    line += "eight (fewer for less than 512 KiB) and at most 1000."
+    add("--num-out-files", type=arguments.positive_int, help=line)
     add_reading(parser)
-    parser.add_argument(
-        "--heldout-fraction",
-        type=arguments.number(
-            float, lambda share: 0 <= share < 1, "a number from 0 to below 1"
-        ),
-        default=0.0,
-        help="Share of documents that goes to a data set of its own, "
-        f"<output-dir>{manifest_lib.HELDOUT_SUFFIX}. Chosen by a hash of their "
-        "words: copies stay together, and the seed does not matter "
-        "(default 0; less than 1).",
+    share = arguments.number(
+        float, lambda share: 0 <= share < 1, "a number from 0 to below 1"
     )
+    line = "Share of documents that goes to a data set of its own, <output-dir>"
+    line += f"{manifest_lib.HELDOUT_SUFFIX}. Chosen by a hash of their words: "
+    line += "copies stay together, and the seed does not matter (default 0; "
+    line += "less than 1)."
+    add("--heldout-fraction", type=share, default=0.0, help=line)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of all that read a corpus."""
-    parser.add_argument(
-        "--text-field",
-        default="text",
-        help="Field of .jsonl and column of .parquet that holds a document "
-        "(default text).",
-    )
+    line = "Field of .jsonl and column of .parquet that holds a document "
+    line += "(default text)."
+    parser.add_argument("--text-field", default="text", help=line)
     parser.add_argument(
         "--on-bad-input",
         choices=("fail", "skip"),
@@ -146,45 +119,28 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 def add_local_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the builder on one machine."""
     add_flags(parser)
-    parser.add_argument(
-        "--num-processes",
-        type=arguments.positive_int,
-        default=1,
-        help="Processes that build (default 1). Files are shared out among "
-        "them, so a single large file keeps one busy.",
+    add, whole = parser.add_argument, arguments.positive_int
+    line = "Processes that build (default 1). Files are shared out among them, "
+    line += "so a single large file keeps one busy."
+    add("--num-processes", type=whole, default=1, help=line)
+    optional: dict = {"choices": ("exact", "near"), "nargs": "?"}
+    line = "Drop documents that repeat earlier ones: exact but for case and "
+    line += "white space, or also nearly (without a value). Reads the corpus "
+    line += f"twice. {manifest_lib.DROPPED_DOCUMENTS} in the output folder "
+    line += "lists them."
+    add("--dedup", const="near", default="", help=line, **optional)
+    share = arguments.number(
+        float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
     )
-    parser.add_argument(
-        "--dedup",
-        nargs="?",
-        choices=("exact", "near"),
-        const="near",
-        default="",
-        help="Drop documents that repeat earlier ones: exact but for case and "
-        "white space, or also nearly (without a value). Reads the corpus "
-        f"twice. {manifest_lib.DROPPED_DOCUMENTS} in the output folder lists "
-        "them.",
-    )
-    parser.add_argument(
-        "--dedup-threshold",
-        type=arguments.number(
-            float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
-        ),
-        default=0.8,
-        help="Share of runs of five words in common from which documents are "
-        "near duplicates (default %(default)s).",
-    )
-    parser.add_argument(
-        "--preflight",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="First tokenize a sample of the corpus and warn of unknown words "
-        "and lost accents (default yes).",
-    )
-    parser.add_argument(
-        "--preflight-only",
-        action="store_true",
-        help="Build nothing; print that report.",
-    )
+    line = "Share of runs of five words in common from which documents are "
+    line += "near duplicates (default %(default)s)."
+    add("--dedup-threshold", type=share, default=0.8, help=line)
+    line = "First tokenize a sample of the corpus and warn of unknown words "
+    line += "and lost accents (default yes)."
+    yes_or_no = argparse.BooleanOptionalAction
+    add("--preflight", action=yes_or_no, default=True, help=line)
+    line = "Build nothing; print that report."
+    add("--preflight-only", action="store_true", help=line)
 
 
 def output_folder(args: argparse.Namespace) -> str:

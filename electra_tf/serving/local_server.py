@@ -274,16 +274,11 @@ def create_server(model: RestModel, port: int = 0):
 def main(argv=None) -> int:
     """Parses the flags and serves until Ctrl-C; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf serve", __doc__)
-    parser.add_argument(
-        "--model-base-path", required=True, help="directory of the versions"
-    )
+    add, line = parser.add_argument, "directory of the versions"
+    add("--model-base-path", required=True, help=line)
     parser.add_values(str, model_name="default: as --model_base_path is called")
-    parser.add_argument(
-        "--rest-api-port",
-        type=_port,
-        default=8501,
-        help="0 for any free one (default: %(default)s)",
-    )
+    line = "0 for any free one (default: %(default)s)"
+    add("--rest-api-port", type=_port, default=8501, help=line)
     return arguments.run(_serve, parser, argv)
 
 

@@ -146,41 +146,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--suite", required=True, choices=list(SUITES), help="What to run.")
     add("--rows", type=arguments.names, default=(), help="Some rows of it.")
     add("--tasks", type=arguments.names, default=(), help="Some of its tasks.")
-    add(
-        "--budget-flops",
-        type=_budget,
-        help="FLOPs of each row, such as 1e13, or own_steps for the steps of "
-        "the gin files (default: the suite's).",
-    )
-    add(
-        "--seeds",
-        type=arguments.positive_int,
-        help="Seeds 1, 2, ... (default: the suite's).",
-    )
-    add(
-        "--data-dir",
-        type=pathlib.Path,
-        help="Folder of the public sets, to build what is not there.",
-    )
-    add(
-        "--size-gin-file",
-        help="Given after the row's file; empty for the row's own size "
-        "(default: the suite's).",
-    )
+    line = "FLOPs of each row, such as 1e13, or own_steps for the steps of the "
+    line += "gin files (default: the suite's)."
+    add("--budget-flops", type=_budget, help=line)
+    line = "Seeds 1, 2, ... (default: the suite's)."
+    add("--seeds", type=arguments.positive_int, help=line)
+    line = "Folder of the public sets, to build what is not there."
+    add("--data-dir", type=pathlib.Path, help=line)
+    line = "Given after the row's file; empty for the row's own size (default: "
+    add("--size-gin-file", help=f"{line}the suite's).")
     for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
-        add(
-            f"--{name}gin-param",
-            action="append",
-            default=[],
-            help=f"gin binding for all {what}; may be repeated.",
-        )
+        line = f"gin binding for all {what}; may be repeated."
+        add(f"--{name}gin-param", action="append", default=[], help=line)
     add("--output-dir", help="Where runs and table go (default: the suite's).")
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time, of one thread each (default: %(default)s).",
-    )
+    line = "Runs at a time, of one thread each (default: %(default)s)."
+    add("--parallel", type=arguments.positive_int, default=1, help=line)
     add("--dry-run", action="store_true", help="Only print the commands.")
     add("--table-only", action="store_true", help="Only write the table.")
     return arguments.run(run, parser, argv)

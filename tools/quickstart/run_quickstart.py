@@ -32,11 +32,8 @@ from electra_tf.command_line import arguments
 def main(argv=None) -> int:
     """Parses the flags and runs what is left; returns the exit code."""
     parser = arguments.ArgumentParser("electra-tf quickstart", __doc__)
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the commands that are left, and run nothing",
-    )
+    line = "print the commands that are left, and run nothing"
+    parser.add_argument("--dry-run", action="store_true", help=line)
     return arguments.run(_run_quickstart, parser, argv)
 
 

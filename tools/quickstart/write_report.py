@@ -51,9 +51,8 @@ _CURVES = {
 def main(argv=None) -> int:
     """Parses the flags and writes; returns the exit code."""
     parser = arguments.ArgumentParser("write_report", __doc__)
-    parser.add_argument(
-        "--build-dir", required=True, help="directory of a quickstart run"
-    )
+    line = "directory of a quickstart run"
+    parser.add_argument("--build-dir", required=True, help=line)
     return arguments.run(_write, parser, argv)
 
 
