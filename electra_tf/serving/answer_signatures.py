@@ -78,20 +78,12 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         super().__init__(source)
         self.input_names = ("question", "context")
 
-    def signatures(self):
-        return {
-            signatures_lib.DEFAULT: signatures_lib.string_function(
-                self._serving_default, *self.input_names
-            ),
-            signatures_lib.TOKENS: self.token_signature(),
-        }
-
     def example_inputs(self):
         contexts = super().example_inputs()["context"]
         questions = ["Who cooked the meal?"] * len(contexts)
         return {"question": questions, "context": contexts}
 
-    def _serving_default(self, question, context):
+    def answer_texts(self, question, context):
         check = inputs.check_same_size(question, context)
         with tf.control_dependencies([check]):
             context = tf.strings.unicode_transcode(

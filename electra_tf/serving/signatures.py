@@ -1,7 +1,5 @@
 """What all exported models have in common."""
 
-import abc
-
 import keras
 import tensorflow as tf
 
@@ -22,7 +20,7 @@ TRUNCATED = "truncated"
 MOST_BYTES = 2**28
 
 
-class ServedModel(tf.Module, abc.ABC):
+class ServedModel(tf.Module):
     """What a SavedModel holds.
 
     Args:
@@ -62,9 +60,20 @@ class ServedModel(tf.Module, abc.ABC):
         source = self._source
         return dict(source.model(features)["task_outputs"][source.task_name])
 
-    @abc.abstractmethod
+    def answer_texts(self, *texts: tf.Tensor) -> Tensors:
+        """The default signature's outputs for each of `input_names`."""
+        raise NotImplementedError
+
+    def answer(self, outputs: Tensors) -> Tensors:
+        """From the outputs of `compute` to those of the signature `tokens`."""
+        return outputs
+
     def signatures(self) -> dict:
         """Signature name -> concrete function."""
+        return {
+            DEFAULT: string_function(self.answer_texts, *self.input_names),
+            TOKENS: self.token_signature(),
+        }
 
     def example_inputs(self) -> dict[str, list[str]]:
         """Input -> as many short and long texts to try the model with."""
@@ -95,18 +104,13 @@ class ServedModel(tf.Module, abc.ABC):
         said[TRUNCATED] = whole[0].row_lengths() > length - 2
         return tokens, self.tokenizer.pack_inputs(tokens[:1], length), said
 
-    def token_signature(self, answer=dict):
-        """The signature on token ids, for whoever tokenizes by himself.
-
-        Args:
-          answer: From the outputs of `compute` to those of the signature; by
-            default they are the same.
-        """
+    def token_signature(self):
+        """The signature on token ids, for whoever tokenizes by himself."""
 
         def tokens(features):
             with tf.control_dependencies(self._check_tokens(features)):
                 features = {k: tf.identity(v) for k, v in features.items()}
-            return answer(self._run(features))
+            return self.answer(self._run(features))
 
         return inputs.token_function(tokens, None, None)
 

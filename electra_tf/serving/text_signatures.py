@@ -29,7 +29,6 @@ class TextModel(signatures_lib.ServedModel):
     """
 
     def answer(self, outputs: Tensors) -> Tensors:
-        """From the head's outputs to those of the signatures."""
         answer = signatures_lib.numbers(self._source, outputs)
         labels = tf.constant(self._source.labels, tf.string)
         if self._source.kind == "classification":
@@ -45,15 +44,7 @@ class TextModel(signatures_lib.ServedModel):
             )
         return answer
 
-    def signatures(self):
-        return {
-            signatures_lib.DEFAULT: signatures_lib.string_function(
-                self._answer_texts, *self.input_names
-            ),
-            signatures_lib.TOKENS: self.token_signature(self.answer),
-        }
-
-    def _answer_texts(self, *texts):
+    def answer_texts(self, *texts):
         windows, length = self._source.windows, self._source.max_seq_length
         if windows is not None:
             length = windows.most_tokens

@@ -42,43 +42,24 @@ class Encoder(signatures_lib.ServedModel):
             for name in ("pooled_output", "sequence_output")
         }
 
-    def signatures(self):
-        def answer_pairs(text, text_pair):
+    def answer_texts(self, *texts):
+        length = self._source.max_seq_length
+        if self._source.has_pairs:
             packed, truncated = inputs.pack_and_compare(
-                self.tokenizer, self._source.max_seq_length, text, text_pair
+                self.tokenizer, length, *texts
             )
-            features = inputs.pad(packed, 2)
-            return self._run(features) | {
-                "input_mask": features["input_mask"],
-                signatures_lib.TRUNCATED: truncated,
-            }
-
-        def answer_texts(text):
-            (_, *offsets), packed, said = self.pack_with_offsets(text)
-            features = inputs.pad(packed, 2)
+            said = {signatures_lib.TRUNCATED: truncated}
+        else:
+            (_, *offsets), packed, said = self.pack_with_offsets(*texts)
             # Beside those of [CLS] and [SEP].
-            starts, ends = (
-                tf.pad(
-                    x.to_tensor(NO_OFFSET),
-                    [[0, 0], [1, 1]],
-                    constant_values=NO_OFFSET,
-                )
+            beside = [[0, 0], [1, 1]]
+            said["starts"], said["ends"] = (
+                tf.pad(x.to_tensor(NO_OFFSET), beside, "CONSTANT", NO_OFFSET)
                 for x in offsets
             )
-            return self._run(features) | {
-                "input_mask": features["input_mask"],
-                "starts": starts,
-                "ends": ends,
-                **said,
-            }
-
-        return {
-            signatures_lib.DEFAULT: signatures_lib.string_function(
-                answer_pairs if self._source.has_pairs else answer_texts,
-                *self.input_names,
-            ),
-            signatures_lib.TOKENS: self.token_signature(),
-        }
+        features = inputs.pad(packed, 2)
+        said["input_mask"] = features["input_mask"]
+        return self._run(features) | said
 
 
 class Detector(signatures_lib.ServedModel):
@@ -98,32 +79,24 @@ class Detector(signatures_lib.ServedModel):
         logits = self._source.model.logits(*values)
         return {"probabilities": tf.sigmoid(logits)}
 
-    def signatures(self):
-        def serving_default(text):
-            (ids, starts, ends), features, said = self.pack_with_offsets(text)
-            probabilities = self._run(features)["probabilities"]
-            vocab = tf.constant(self.tokenizer.vocab)
-            dense_starts = starts.to_tensor(NO_OFFSET)
-            num_tokens = tf.shape(dense_starts)[1]
-            return {
-                "tokens": ids.with_flat_values(
-                    tf.gather(vocab, ids.flat_values)
-                ).to_tensor(""),
-                "probabilities": tf.where(
-                    dense_starts != NO_OFFSET,
-                    probabilities[:, 1 : 1 + num_tokens],
-                    0.0,
-                ),
-                "starts": dense_starts,
-                "ends": ends.to_tensor(NO_OFFSET),
-                **said,
-            }
-
+    def answer_texts(self, text):
+        (ids, starts, ends), features, said = self.pack_with_offsets(text)
+        probabilities = self._run(features)["probabilities"]
+        vocab = tf.constant(self.tokenizer.vocab)
+        dense_starts = starts.to_tensor(NO_OFFSET)
+        num_tokens = tf.shape(dense_starts)[1]
         return {
-            signatures_lib.DEFAULT: signatures_lib.string_function(
-                serving_default, *self.input_names
+            "tokens": ids.with_flat_values(
+                tf.gather(vocab, ids.flat_values)
+            ).to_tensor(""),
+            "probabilities": tf.where(
+                dense_starts != NO_OFFSET,
+                probabilities[:, 1 : 1 + num_tokens],
+                0.0,
             ),
-            signatures_lib.TOKENS: self.token_signature(),
+            "starts": dense_starts,
+            "ends": ends.to_tensor(NO_OFFSET),
+            **said,
         }
 
 
@@ -149,6 +122,12 @@ class Tagger(signatures_lib.ServedModel):
             "logits": super().compute(features | {name: positions})["logits"]
         }
 
+    def answer(self, outputs):
+        answer = signatures_lib.numbers(self._source, outputs)
+        best = tf.argmax(answer["scores"], axis=-1)
+        labels = tf.constant(self._source.labels)
+        return answer | {"labels": tf.gather(labels, best)}
+
     def signatures(self):
         tag_words = inputs.concrete_function(
             self._tag_words, tf.RaggedTensorSpec([None, None], tf.string, 1)
@@ -167,12 +146,6 @@ class Tagger(signatures_lib.ServedModel):
         def words(words):
             return tag_words(tf.RaggedTensor.from_tensor(words))
 
-        def answer_tokens(outputs):
-            answer = signatures_lib.numbers(self._source, outputs)
-            best = tf.argmax(answer["scores"], axis=-1)
-            labels = tf.constant(self._source.labels)
-            return answer | {"labels": tf.gather(labels, best)}
-
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
                 serving_default, *self.input_names
@@ -180,7 +153,7 @@ class Tagger(signatures_lib.ServedModel):
             signatures_lib.WORDS: inputs.concrete_function(
                 words, tf.TensorSpec([None, None], tf.string, "words")
             ),
-            signatures_lib.TOKENS: self.token_signature(answer_tokens),
+            signatures_lib.TOKENS: self.token_signature(),
         }
 
     def _tag_words(self, words: tf.RaggedTensor) -> Tensors:
