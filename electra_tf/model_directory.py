@@ -318,13 +318,6 @@ def refuse_other_run(config) -> None:
     )
 
 
-def run_before(run: configs.RunConfig) -> dict:
-    """The record of the run that a run goes on with; empty if there is none."""
-    if not has_learned(run.model_dir):
-        return {}
-    return read_config(run.model_dir).get("run", {})
-
-
 def folder_of(path: str | os.PathLike) -> str | None:
     """The model directory that a path is, or is a part or checkpoint of.
 

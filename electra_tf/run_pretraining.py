@@ -46,16 +46,11 @@ def _run(config, before_training, args) -> None:
 def main(argv=None) -> int:
     """Parses the flags and trains; returns the exit code."""
     parser = launch.make_parser("electra-tf pretrain", __doc__)
-    parser.add_values(
-        str,
-        data_dir="With --model_name: the folder with pretrain_tfrecords/, "
-        "vocab.txt and models/.",
-    )
-    parser.add_values(
-        bool,
-        eval_only="Train nothing: score the model in --model_dir, or without "
-        "one PretrainingConfig.init_checkpoint, on the held-out examples.",
-    )
+    line = "With --model_name: the folder with pretrain_tfrecords/, vocab.txt "
+    parser.add_values(str, data_dir=f"{line}and models/.")
+    line = "Train nothing: score the model in --model_dir, or without one "
+    line += "PretrainingConfig.init_checkpoint, on the held-out examples."
+    parser.add_values(bool, eval_only=line)
     launch.add_fields(parser, BINDINGS, configs.PretrainingDataConfig)
     return launch.Command(
         parser,

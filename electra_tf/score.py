@@ -98,11 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--checkpoint", required=True, help=line)
     arguments.add_vocabulary(parser)
     line = "default: one_pass for Electric, masked for the others"
-    methods: dict = {
-        "choices": scored_text.METHODS,
-        "default": scored_text.AUTO,
-    }
-    add("--method", help=line, **methods)
+    auto, known = scored_text.AUTO, scored_text.METHODS
+    add("--method", choices=known, default=auto, help=line)
     line = "print each token's score and place, too"
     add("--tokens", action="store_true", help=line)
     line = "print the highest score first, once all texts are read"

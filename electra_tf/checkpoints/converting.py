@@ -161,13 +161,12 @@ def _compare(side: str, path: str, name: str, computed: Checkpoint) -> None:
             f"{d.share:.1e}"
         )
     for d in differences:
-        if d.fits:
-            continue
-        raise errors.CheckpointError(
-            f"{d.output} of electra_tf and of {name} itself differ by "
-            f"{d.largest:.2e} of {d.magnitude:.2e}, more than "
-            f"{verify.TOLERANCE:.0e}; no output was left"
-        )
+        if not d.fits:
+            raise errors.CheckpointError(
+                f"{d.output} of electra_tf and of {name} itself differ by "
+                f"{d.largest:.2e} of {d.magnitude:.2e}, more than "
+                f"{verify.TOLERANCE:.0e}; no output was left"
+            )
 
 
 def _describe(checkpoint: Checkpoint) -> None:

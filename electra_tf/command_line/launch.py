@@ -193,7 +193,9 @@ class Command:
         step: dict[str, typing.Any] = {}
         if isinstance(config, configs.PretrainingConfig):
             step = fastest.pretraining_step(config)
-        before = model_directory.run_before(run)
+        before = None  # The record of the run that this one goes on with.
+        if model_directory.has_learned(run.model_dir):
+            before = model_directory.read_config(run.model_dir).get("run")
         run, device = fastest.settle_devices(run)
         run, chosen = fastest.settle(run, before=before, **step)
         print(

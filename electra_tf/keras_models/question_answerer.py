@@ -96,11 +96,9 @@ class QuestionAnswerer(EngineModel):
     def answer(self, outputs):
         return dict(outputs)
 
-    def task(self, has_no_answers: bool = True) -> "_RowsOfColumns":
+    def task(self) -> "_RowsOfColumns":
         """The gin runs' task, which makes windows of rows."""
-        return _RowsOfColumns(
-            self.task_name, "", self.options, v2=has_no_answers
-        )
+        return _RowsOfColumns(self.task_name, "", self.options, v2=True)
 
     def read_inputs(self, x, name="x"):
         columns = inputs.texts(x, name)

@@ -215,9 +215,6 @@ def _take_while_room(
     smaller than the item then, so all of its size are out, and a few rounds do.
     """
 
-    def is_any_open(is_open, room, taken):
-        return tf.reduce_any(is_open)
-
     def take(is_open, room, taken):
         open_sizes = tf.where(is_open, sizes, 0)
         fits = tf.cumsum(open_sizes, axis=-1) <= room[:, tf.newaxis]
@@ -228,7 +225,9 @@ def _take_while_room(
 
     is_open &= sizes <= room[:, tf.newaxis]
     _, _, taken = tf.while_loop(
-        is_any_open, take, (is_open, room, tf.zeros_like(is_open))
+        lambda is_open, room, taken: tf.reduce_any(is_open),
+        take,
+        (is_open, room, tf.zeros_like(is_open)),
     )
     return taken
 

@@ -107,16 +107,9 @@ class RestModel:
             raise RequestError(f"Servable not found for request: {asked}", 404)
         if verb == ":predict":
             return self._predict(body)
-        status = {"error_code": "OK", "error_message": ""}
-        return {
-            "model_version_status": [
-                {
-                    "version": str(self.version),
-                    "state": "AVAILABLE",
-                    "status": status,
-                }
-            ]
-        }
+        state: dict = {"version": str(self.version), "state": "AVAILABLE"}
+        state["status"] = {"error_code": "OK", "error_message": ""}
+        return {"model_version_status": [state]}
 
     def _predict(self, body: bytes) -> dict:
         try:

@@ -139,7 +139,6 @@ class OnDeviceModel:
 
     Args:
       path: The .tflite file, the others of the export beside it.
-      num_threads: Of the interpreter.
 
     Attributes:
       metadata: What is beside the model.
@@ -149,7 +148,7 @@ class OnDeviceModel:
       ValueError: If there are no such files.
     """
 
-    def __init__(self, path: str, num_threads: int = 1):
+    def __init__(self, path: str):
         folder = os.path.dirname(path)
         metadata_file = os.path.join(folder, predictor.METADATA_FILE)
         vocab_file = os.path.join(folder, VOCAB_FILE)
@@ -166,9 +165,7 @@ class OnDeviceModel:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
             Interpreter = tf.lite.Interpreter
-        self._interpreter = Interpreter(
-            model_path=path, num_threads=num_threads
-        )
+        self._interpreter = Interpreter(model_path=path, num_threads=1)
         self._run = self._interpreter.get_signature_runner(TOKENS)
         # As a graph: op by op a text would take thirty times as long.
         self._pack = tf.function(
