@@ -40,14 +40,12 @@ def make_parser(prog: str, description: str) -> arguments.ArgumentParser:
     """The flags that all runs have."""
     parser = arguments.ArgumentParser(prog, description)
     arguments.add_gin(parser)
-    parser.add_values(
-        str,
-        hparams="In place of --gin_file: the --hparams of the original's "
-        "command of this name, as JSON or a file that holds it, with its "
-        "--data_dir and --model_name; {} by default. --gin_param and the other "
-        "flags override them.",
-        model_name="With --hparams: the model's folder in models/.",
-    )
+    line = "In place of --gin_file: the --hparams of the original's command of "
+    line += "this name, as JSON or a file that holds it, with its --data_dir "
+    line += "and --model_name; {} by default. --gin_param and the other flags "
+    parser.add_values(str, hparams=f"{line}override them.")
+    line = "With --hparams: the model's folder in models/."
+    parser.add_values(str, model_name=line)
     add_fields(parser, _BINDINGS, configs.RunConfig)
     return parser
 

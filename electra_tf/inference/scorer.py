@@ -155,7 +155,6 @@ class Scorer:
                 "Expected Electric or a masked language model, such as a "
                 f"generator, as the method {method} asks. Received: {path}"
             )
-        self._vocab = self._tokenizer.vocab
         self._batch_size = batch_size
         is_one_pass = self.method == ONE_PASS
         kind = "energies" if is_one_pass else "masked_lm"
@@ -199,13 +198,10 @@ class Scorer:
                     f"{len(row.ids) + row.num_left_out} tokens (see "
                     "--truncate)"
                 )
-        rows = [row.ids for row in tokenized]
+        rows, vocab = [x.ids for x in tokenized], self._tokenizer.vocab
         if self.method == ONE_PASS:
             scores = text_rows.ask_of_tokens(
-                self._log_probs,
-                self._tokenizer,
-                rows,
-                self._batch_size,
+                self._log_probs, self._tokenizer, rows, self._batch_size
             )
         else:
             scores = self._score_masked(rows)
@@ -221,7 +217,7 @@ class Scorer:
                 [
                     ScoredToken(token, score, begin, end)
                     for token, begin, end, score in row.with_values(
-                        self._vocab, values
+                        vocab, values
                     )
                 ],
                 row.num_left_out,

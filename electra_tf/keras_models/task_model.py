@@ -33,8 +33,6 @@ from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Of models that were not trained on another length; that of the gin runs.
 MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length
-# Kinds of heads on a text or a pair of texts.
-_WITH_PAIRS = ("classification", "multi_label_classification", "regression")
 
 
 class TaskModel(WholeModel):
@@ -250,7 +248,7 @@ class TaskModel(WholeModel):
 
         Of token ids x is None, and `targets` where nobody has read them.
         """
-        if x is None or self.head.kind not in _WITH_PAIRS:
+        if x is None or self.head.kind not in task_head.TEXT_KINDS:
             return
         self.set_options(has_pairs=len(self.read_inputs(x)) == 2)
 

@@ -94,18 +94,14 @@ class Transformer:
         projections = 3 * _dense(hidden, wide)
         scores = 2 * wide * self.max_seq_length
         # Scaling, softmax and dropout of a row of scores, for every head.
-        probabilities = (1 + SOFTMAX + DROPOUT) * self.max_seq_length
+        row = (1 + SOFTMAX + DROPOUT) * self.max_seq_length
+        probabilities = row * self.heads
         averaged = wide if self.corrected else hidden
         normalized = hidden if self.corrected else 1
         averages = 2 * averaged * self.max_seq_length
         output = _dense(averaged, hidden) + _residual(hidden, normalized)
-        return self.max_seq_length * (
-            projections
-            + scores
-            + probabilities * self.heads
-            + averages
-            + output
-        )
+        flops = projections + scores + probabilities + averages + output
+        return self.max_seq_length * flops
 
     def feed_forward_flops(self) -> int:
         """One feed-forward block."""

@@ -432,10 +432,7 @@ class Encoder(Layer):
             follow from.
         """
         config = self.config
-        rates = (
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-        )
+        rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if training and dropout_seed is None and any(rates):
             raise ValueError(
                 "Expected a dropout_seed with training=True, since dropout here"

@@ -14,7 +14,9 @@ _POOLED: dict[str, type[heads.PooledHead]] = {
     "multi_label_classification": heads.MultiLabelHead,
     "regression": heads.RegressionHead,
 }
-KINDS = (*_POOLED, "tagging", "question_answering")
+# On a text, or on a pair of texts.
+TEXT_KINDS = tuple(_POOLED)
+KINDS = (*TEXT_KINDS, "tagging", "question_answering")
 # Segment of a tagger's words, where nothing says another; from the original.
 TAGGING_SEGMENT = 1
 # Between several labels of one text, where they are one string.

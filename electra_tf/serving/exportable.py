@@ -15,9 +15,6 @@ from electra_tf.model.windows import Windows
 from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
 
-# Kinds of heads on one text or two.
-TEXT_KINDS = ("classification", "multi_label_classification", "regression")
-
 # What others are is for the task, or the user, to say.
 _IS_PAIR = {
     "tagging": False,
@@ -166,6 +163,7 @@ def load(
     part = "detection" if kind == kinds.DETECTION else kind
     part = "" if kind in kinds.TASK_KINDS else part
     model = reading.load_model(model_dir, part, checkpoint)
+    is_of_text = kind in task_head.TEXT_KINDS
     source = Source(
         kind=kind,
         model=model,
@@ -173,11 +171,11 @@ def load(
         vocab_file=os.path.join(vocab_dir, vocabulary.VOCAB_FILE),
         max_seq_length=length,
         head=head,
-        has_pairs=is_pair and kind in (*TEXT_KINDS, kinds.ENCODING),
+        has_pairs=is_pair and (is_of_text or kind == kinds.ENCODING),
         windows=windows,
     )
     notes = []
-    if head and kind in TEXT_KINDS and head.has_pairs is has_pairs is None:
+    if head and is_of_text and head.has_pairs is has_pairs is None:
         notes.append(
             f"nothing says whether the head {head.task_name!r} takes one text "
             "or two: taken as one (--pairs)"
@@ -200,7 +198,7 @@ def _reads_pairs(
 ) -> bool:
     """Whether the input is two texts: as in training, or as is asked for."""
     trained = _IS_PAIR.get(kind)
-    if head is not None and kind in TEXT_KINDS:
+    if head is not None and kind in task_head.TEXT_KINDS:
         trained = head.has_pairs
     if has_pairs is None:
         return bool(trained)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from electra_tf import files
 from electra_tf.checkpoints import tensor_files
 from electra_tf.inference import predictor
+from electra_tf.model import task_head
 from electra_tf.serving import (
     answer_signatures,
     exportable,
@@ -25,7 +26,7 @@ from electra_tf.serving import (
 )
 
 _MODELS: dict[str, type[signatures.ServedModel]] = {
-    **dict.fromkeys(exportable.TEXT_KINDS, text_signatures.TextModel),
+    **dict.fromkeys(task_head.TEXT_KINDS, text_signatures.TextModel),
     "tagging": token_signatures.Tagger,
     "question_answering": answer_signatures.QuestionAnswerer,
     kinds.ENCODING: token_signatures.Encoder,
