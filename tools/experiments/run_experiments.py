@@ -24,7 +24,6 @@ from collections.abc import Sequence
 
 import run_queue
 import suite_data
-import suite_plot
 import suite_runs
 import suite_table
 from suite_runs import Run, Variant
@@ -108,21 +107,16 @@ def run(args: argparse.Namespace) -> int:
         if args.data_dir:
             build = getattr(suite_data, suite.data)
             build(args.data_dir, pathlib.Path(suite.build_dir))
-        _require_data(variants)
-        code = run_queue.RunQueue([*runs.values()], args.parallel).execute()
-    _write_results(suite_runs.variants(suite), suite)
-    return code
-
-
-def _require_data(variants: Sequence[Variant]) -> None:
-    for variant in variants:
-        for stage in variant.stages:
+        for stage in (stage for v in variants for stage in v.stages):
             path = stage.config.data.vocab_file
             if "://" not in path and not os.path.isfile(path):
                 raise errors.ConfigError(
                     "Expected the data of the suite, which --data_dir=<folder "
                     f"of the public sets> builds. Received: no {path}"
                 )
+        code = run_queue.RunQueue([*runs.values()], args.parallel).execute()
+    _write_results(suite_runs.variants(suite), suite)
+    return code
 
 
 def _write_results(variants: Sequence[Variant], suite: Suite) -> None:
@@ -135,7 +129,7 @@ def _write_results(variants: Sequence[Variant], suite: Suite) -> None:
     path = os.path.join(suite.output_dir, f"{suite.name}.{{}}")
     files.write_json(path.format("json"), results)
     files.write_atomically(path.format("md"), text)
-    suite_plot.draw(results, path.format("png"))
+    suite_table.draw(results, path.format("png"))
     print(f"{text}\nwritten: {path.format('{md,json,png}')}")
 
 

@@ -1,4 +1,4 @@
-"""Finished runs of a suite -> figures, and tables in Markdown.
+"""Finished runs of a suite -> figures, a table in Markdown and a plot.
 
 A score of a seed is in per cent, and "mean" that over its tasks. Intervals are
 Student's at 95 %, over seeds: of three, 2.5 standard deviations to each side.
@@ -16,6 +16,7 @@ from suite_runs import Variant
 from suites import Suite
 
 from electra_tf import errors
+from electra_tf.command_line import charts
 
 # Of pre-training, after the last stage.
 _HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -23,6 +24,8 @@ _CONFIDENCE = 0.95
 MEAN = "mean"
 # The one score of what has no seeds.
 _ANY_SEED = "any"
+# Rows are told apart by shape, too.
+_MARKERS = "osD^vP*X<>"
 
 
 def collect(variants: Sequence[Variant], suite: Suite) -> dict:
@@ -201,3 +204,43 @@ def difference(figures: dict | None) -> str:
     low, high = figures["low"], figures["high"]
     text = f"{figures['mean']:+.1f} [{low:+.1f}, {high:+.1f}]"
     return f"**{text}**" if low * high > 0 else text
+
+
+def draw(results: dict, path: str) -> None:
+    """Draws the mean, and scores by task, with their intervals.
+
+    Args:
+      results: Of `collect`.
+      path: A .png, or what else matplotlib writes.
+    """
+    names = [MEAN, *results["tasks"]]
+    picture, axes = charts.new_figure(3 + 1.1 * len(names), 4.6)
+    picture.patch.set_visible(True)
+    num_rows = len(results["rows"])
+    for number, row in enumerate(results["rows"]):
+        offset = 0.6 * ((number + 0.5) / num_rows - 0.5)
+        points = {
+            place + offset: row["statistics"][name]
+            for place, name in enumerate(names)
+            if name in row["statistics"]
+        }
+        means = [of["mean"] for of in points.values()]
+        # A single seed has no interval.
+        highest = [of["high"] for of in points.values()]
+        bars = [
+            0.0 if high is None else high - mean
+            for high, mean in zip(highest, means, strict=True)
+        ]
+        shape = _MARKERS[number % len(_MARKERS)]
+        axes.errorbar(
+            [*points], means, bars, fmt=shape, capsize=3, label=row["row"]
+        )
+    axes.set_xticks(range(len(names)), names)
+    axes.set_ylabel("per cent")
+    # Intervals of two seeds may be much longer than any score.
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, -10.0), min(high, 101.0))
+    axes.grid(color="0.9", linewidth=0.8)
+    picture.legend(loc="outside lower center", ncols=4, frameon=False)
+    picture.suptitle(f"{results['suite']}: {results['source']}", fontsize=11)
+    picture.savefig(path, dpi=110)
