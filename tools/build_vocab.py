@@ -21,18 +21,11 @@ import os
 import sys
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import building
+from electra_tf.pretraining_data import building, learned_vocabulary
 
 _coverage = arguments.number(
     float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
 )
-
-
-def build_vocab(args: argparse.Namespace) -> None:
-    """Learns the vocabulary and writes it: see `learned_vocabulary.build`."""
-    from electra_tf.pretraining_data import learned_vocabulary
-
-    learned_vocabulary.build(**vars(args))
 
 
 def main(argv=None) -> int:
@@ -57,7 +50,9 @@ def main(argv=None) -> int:
     line += "0.9995); a word with one of the rarest others becomes [UNK]."
     add("--character-coverage", type=_coverage, default=0.9995, help=line)
     building.add_reading(parser)
-    return arguments.run(build_vocab, parser, argv)
+    return arguments.run(
+        lambda args: learned_vocabulary.build(**vars(args)), parser, argv
+    )
 
 
 if __name__ == "__main__":

@@ -121,7 +121,15 @@ class ReferenceGraph:
             features["segment_ids"],
         )
         if noise is None:
-            noise = self._draw_noise(tf.shape(inputs.input_ids)[0])
+            slots = [
+                tf.shape(inputs.input_ids)[0],
+                config.max_predictions_per_seq,
+            ]
+            noise = masking.Noise(
+                tf.random.uniform(slots),
+                tf.random.uniform(slots),
+                tf.random.uniform([*slots, config.encoder.vocab_size]),
+            )
         masked = masking.mask_tokens(inputs, noise, config, self.special_ids)
         generator = config.generator
         sequence = self._encoder(masked, generator, "generator", is_training)
@@ -166,14 +174,6 @@ class ReferenceGraph:
         return (
             config.gen_weight * generator_loss
             + config.disc_weight * discriminator_loss
-        )
-
-    def _draw_noise(self, batch_size) -> masking.Noise:
-        slots = [batch_size, self.config.max_predictions_per_seq]
-        return masking.Noise(
-            tf.random.uniform(slots),
-            tf.random.uniform(slots),
-            tf.random.uniform([*slots, self.config.encoder.vocab_size]),
         )
 
     def _encoder(self, inputs, config, scope, is_training) -> tf.Tensor:

@@ -113,13 +113,18 @@ def clean_docstring(docstring: str) -> list[str]:
     licences go; the words that describe parameters and results stay.
     """
     lines = inspect.cleandoc(docstring).translate(_TYPOGRAPHY).split("\n")
-    return [
-        sentence
-        for paragraph in _paragraphs(_without_headers(_without_blocks(lines)))
-        if not _LEGAL.search(paragraph)
-        for sentence in split_sentences(_without_markup(paragraph))
-        if is_prose(sentence)
-    ]
+    prose = _without_headers(_without_blocks(lines))
+    sentences: list[str] = []
+    # A paragraph is a run of lines that are indented alike.
+    for _, run in itertools.groupby(prose, lambda x: x.strip() and _indent(x)):
+        text = " ".join(line.strip() for line in run)
+        if _LEGAL.search(text):
+            continue
+        if _MARKUP_CHARACTER.search(text):
+            for pattern, replacement in _INLINE:
+                text = re.sub(pattern, replacement, text)
+        sentences += filter(is_prose, split_sentences(text.strip()))
+    return sentences
 
 
 def _indent(line: str) -> int:
@@ -202,19 +207,6 @@ def _described(line: str, has_entries: bool) -> str:
         # numpydoc has a type there, and the text below: "x : array_like".
         return "" if match["type"] and not bullet else match["text"]
     return line
-
-
-def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Yields runs of lines that are indented alike."""
-    for _, run in itertools.groupby(lines, lambda x: x.strip() and _indent(x)):
-        yield " ".join(line.strip() for line in run)
-
-
-def _without_markup(text: str) -> str:
-    if _MARKUP_CHARACTER.search(text):
-        for pattern, replacement in _INLINE:
-            text = re.sub(pattern, replacement, text)
-    return text.strip()
 
 
 def split_sentences(text: str) -> list[str]:
