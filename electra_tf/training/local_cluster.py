@@ -10,6 +10,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from electra_tf.training import signals
+
 # A worker that saves because it was told to may take this long before the
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
 _GRACE_SECONDS = 30.0
@@ -74,32 +76,26 @@ def run(num_workers: int, command: Sequence[str]) -> int:
                 process.send_signal(number)
 
     # Before there is a process that would be left alone.
-    previous = {
-        number: signal.signal(number, tell)
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        ports = free_ports(num_workers)
-        for index in range(num_workers):
-            process = _start(command, tf_config(ports, index))
-            processes.append(process)
-            if told:
-                process.send_signal(told[-1])
-            writers.append(_writer(index, process.stdout, 1))
-            writers.append(_writer(index, process.stderr, 2))
-        code = _wait(processes, tell)
-        # A command may leave processes behind that keep its output open.
-        deadline = time.monotonic() + _GRACE_SECONDS
-        for writer in writers:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                writer.wait(max(0.0, deadline - time.monotonic()))
-            writer.kill()
-    except ValueError:
-        tell(signal.SIGKILL)
-        raise
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with signals.handled(tell, signal.SIGTERM, signal.SIGINT):
+        try:
+            ports = free_ports(num_workers)
+            for index in range(num_workers):
+                process = _start(command, tf_config(ports, index))
+                processes.append(process)
+                if told:
+                    process.send_signal(told[-1])
+                writers.append(_writer(index, process.stdout, 1))
+                writers.append(_writer(index, process.stderr, 2))
+            code = _wait(processes, tell)
+            # A command may leave processes behind that keep its output open.
+            deadline = time.monotonic() + _GRACE_SECONDS
+            for writer in writers:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    writer.wait(max(0.0, deadline - time.monotonic()))
+                writer.kill()
+        except ValueError:
+            tell(signal.SIGKILL)
+            raise
     return code
 
 

@@ -1,19 +1,17 @@
 """What a run asks for -> tf.distribute's strategy; sums over its replicas."""
 
-import contextlib
 import os
 import reprlib
 import signal
 import sys
-import threading
 import typing
-from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.command_line import fastest
+from electra_tf.training import signals
 
 
 class Shard(typing.NamedTuple):
@@ -74,8 +72,19 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     try:
         if name == "multi_worker_mirrored":
             resolver = make_cluster_resolver(run)
-            with _ended_by_ctrl_c():
-                _announce(resolver.cluster_spec().as_dict())
+            cluster = resolver.cluster_spec().as_dict()
+            addresses = [a for job in _JOBS for a in cluster.get(job, ())]
+            # Ctrl-C ends the process at once while TensorFlow waits, for long
+            # and in silence: there is nothing to save yet, and Python would
+            # hear of it afterwards. SIGTERM TensorFlow takes for itself there.
+            with signals.handled(signal.SIG_DFL, signal.SIGINT):
+                if len(addresses) > 1:
+                    print(
+                        f"waiting for all of {len(addresses)} workers: "
+                        f"{', '.join(addresses)}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 return tf.distribute.MultiWorkerMirroredStrategy(
                     cluster_resolver=resolver
                 )
@@ -170,35 +179,6 @@ def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
             f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
             f"environment variable {name}: {hint}"
         )
-
-
-def _announce(cluster: dict[str, list[str]]) -> None:
-    """Says for whom TensorFlow waits, which it does for long and in silence."""
-    addresses = [address for job in _JOBS for address in cluster.get(job, ())]
-    if len(addresses) > 1:
-        print(
-            f"waiting for all of {len(addresses)} workers: "
-            f"{', '.join(addresses)}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-@contextlib.contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """Lets Ctrl-C end the process at once while TensorFlow waits.
-
-    There is nothing to save yet, and Python would hear of it afterwards.
-    SIGTERM is not ours there: TensorFlow takes it for itself.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -12,6 +12,7 @@ from suite_runs import Run
 
 from electra_tf import files
 from electra_tf.command_line import arguments, progress
+from electra_tf.training import signals
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -45,21 +46,18 @@ class RunQueue:
         Returns:
           What the command ends with: 1 if a run failed, 75 after a signal.
         """
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        previous = {n: signal.signal(n, self._stop) for n in numbers}
-        try:
-            while self.running or (self.waiting and not self.is_stopped):
-                self._collect()
-                if not self.is_stopped:
-                    self._start_some()
-                self._show()
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-        finally:
-            for process in self.running.values():
-                process.kill()  # Only after an error of ours.
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            self._progress.close()
+        with signals.handled(self._stop, signal.SIGTERM, signal.SIGINT):
+            try:
+                while self.running or (self.waiting and not self.is_stopped):
+                    self._collect()
+                    if not self.is_stopped:
+                        self._start_some()
+                    self._show()
+                    time.sleep(_SECONDS_BETWEEN_LOOKS)
+            finally:
+                for process in self.running.values():
+                    process.kill()  # Only after an error of ours.
+                self._progress.close()
         for run, reason in self.failures.items():
             print(f"failed: {run.title}: {reason}", file=sys.stderr)
         if self.is_stopped:

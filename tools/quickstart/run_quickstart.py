@@ -27,6 +27,7 @@ from quickstart_steps import STEPS, Step
 
 from electra_tf import files, packaged
 from electra_tf.command_line import arguments
+from electra_tf.training import signals
 
 
 def main(argv=None) -> int:
@@ -101,15 +102,12 @@ def _run_command(command: str) -> int:
     else:
         rest[0] = str(packaged.door(rest[0]))
     process = subprocess.Popen([sys.executable, *rest])
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
+    with signals.handled(lambda *_: process.terminate(), signal.SIGTERM):
         while True:
             try:
                 return process.wait()
             except KeyboardInterrupt:  # The terminal sent it to both.
                 continue
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":
