@@ -14,12 +14,12 @@ from electra_tf import configs, errors, files, model_directory
 from electra_tf.command_line import progress, silence
 from electra_tf.model import costs
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import matmul_rate, metrics_log, replicas, saving
-
-# Metrics that say how fast a run is, which no two runs have in common.
-SPEED_METRICS = (
-    *("examples_per_second", "gflop_per_second"),
-    *("mfu", "matmul_gflop_per_second"),
+from electra_tf.training import (
+    matmul_rate,
+    metrics_log,
+    replicas,
+    saving,
+    signals,
 )
 
 
@@ -322,7 +322,7 @@ def stoppable_evaluation(
         yield leave_if_asked
 
 
-class StopRequests:
+class StopRequests(contextlib.ExitStack):
     """Turns SIGTERM and SIGINT into a request that a loop can look at.
 
     Args:
@@ -330,21 +330,11 @@ class StopRequests:
     """
 
     def __init__(self, reply: str = "saving and leaving after this step"):
+        super().__init__()
         self.reply = reply
         self.signal_name: str | None = None
-
-    def __enter__(self):
-        self._previous = {}
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                self._previous[number] = signal.signal(number, self._note)
-            except ValueError:  # Not in the main thread: nobody signals it.
-                break
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        self.enter_context(signals.handled(self._note, *numbers))
 
     def asked_by(self, engine: engine_lib.Engine) -> str:
         """Who asks any of the workers to stop; "" for nobody."""
