@@ -245,7 +245,17 @@ class PretrainingData:
 
         # A batch rarely lies in more than two epochs.
         distinct, place = tf.unique(epochs)
-        keys = tf.map_fn(self._epoch_key, distinct)
+        keys = tf.map_fn(
+            # The op that shuffles keeps few bits of a key of small numbers.
+            lambda epoch: tf.random.stateless_uniform(
+                [3],
+                tf.stack([tf.constant(self.seed, tf.int64), epoch]),
+                0,
+                2**31 - 1,
+                tf.int64,
+            ),
+            distinct,
+        )
         seeds = tf.gather(keys, place)
         # tf.random.experimental.index_shuffle pads a batch of seeds along the
         # wrong axis, so the op below it is called.
@@ -254,17 +264,6 @@ class PretrainingData:
             seed=seeds,
             max_index=tf.constant(size - 1, tf.int64),
             rounds=4,
-        )
-
-    def _epoch_key(self, epoch: tf.Tensor) -> tf.Tensor:
-        """Key of an epoch's permutation, <int64>[3]."""
-        # The op that shuffles keeps few bits of a key of small numbers.
-        return tf.random.stateless_uniform(
-            [3],
-            tf.stack([tf.constant(self.seed, tf.int64), epoch]),
-            0,
-            2**31 - 1,
-            tf.int64,
         )
 
     def _parse(self, serialized, records) -> dict[str, tf.Tensor]:

@@ -91,7 +91,13 @@ def build_dataset(
                 add_steps(pipeline, files, task)
         # A runner hands a worker's mistake back as it likes.
         except Exception as error:
-            raise ValueError(reason_of(error)) from None
+            # The line that it ends with, without its traceback.
+            lines = [x for x in str(error).splitlines() if x.strip()]
+            kind = r"(?:[\w.]*(?:Error|Input): )+"
+            known = [line for line in lines if re.match(kind, line)]
+            reason = (known or lines or [type(error).__name__])[-1]
+            reason = re.sub(rf"^{kind}| \[while running .*", "", reason)
+            raise ValueError(reason[:_LONGEST_REASON]) from None
     say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
@@ -179,15 +185,6 @@ def _names(folder: str) -> list[str]:
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
     paths = [entry.path for entry in match.metadata_list]
     return [os.path.basename(path) for path in paths if path[-1:] != "/"]
-
-
-def reason_of(error: Exception) -> str:
-    """The line that a worker's error ends with, without its traceback."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    known = [line for line in lines if re.match(r"[\w.]*(Error|Input): ", line)]
-    reason = (known or lines or [type(error).__name__])[-1]
-    reason = re.sub(r"^(?:[\w.]*(?:Error|Input): )+", "", reason)
-    return re.sub(r" \[while running .*", "", reason)[:_LONGEST_REASON]
 
 
 def add_steps(

@@ -64,23 +64,13 @@ class Build(NamedTuple):
         number = self.num_out_files
         if share == HELDOUT:
             number = max(1, round(number * self.heldout_fraction))
-        return [shard_name(i, number) for i in range(number)]
+        stem = "pretrain_data.tfrecord"
+        return [f"{stem}-{i}-of-{number}" for i in range(number)]
 
     @property
     def shares(self) -> list[str]:
         """The data sets that are written."""
         return [TRAINING, HELDOUT] if self.heldout_fraction else [TRAINING]
-
-    def reading(self, on_bad_input=None) -> corpus.Reading:
-        """How the corpus is read."""
-        return corpus.Reading(
-            self.blanks_separate_docs, self.text_field, on_bad_input
-        )
-
-
-def shard_name(index: int, num_shards: int) -> str:
-    """The name of an output file, as the original gives it."""
-    return f"pretrain_data.tfrecord-{index}-of-{num_shards}"
 
 
 def folder_of(output_dir: str, share: str) -> str:

@@ -174,7 +174,9 @@ class PartBuilder:
     ):
         from electra_tf.pretraining_data import examples
 
-        self.reading = build.reading(on_bad_input)
+        self.reading = corpus.Reading(
+            build.blanks_separate_docs, build.text_field, on_bad_input
+        )
         self._build = build
         self._tokenizer = tokenizer
         self._tokenize_lines = tokenize_lines or examples.CachingLineTokenizer(

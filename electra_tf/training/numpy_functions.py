@@ -28,7 +28,15 @@ def numpy_function(
     Returns:
       Tensors of the dtypes.
     """
-    _keep(function)
+    # The graphs of all functions around here refer to it, not the innermost
+    # alone: a dataset that is made in another one's function has no Python
+    # object left by the time it is iterated over.
+    graph = tf.compat.v1.get_default_graph()
+    while hasattr(graph, "outer_graph"):
+        kept = getattr(graph, "_kept_functions", [])
+        kept.append(function)
+        graph._kept_functions = kept
+        graph = graph.outer_graph
     find = weakref.ref(function)
 
     def call(*arrays):
@@ -40,17 +48,3 @@ def numpy_function(
         return target(*arrays)
 
     return tf.numpy_function(call, inputs, dtypes, stateful=stateful)
-
-
-def _keep(function: Callable) -> None:
-    """Has each function's graph around here refer to a function.
-
-    Not the innermost alone: a dataset that is made in another one's function
-    has no Python object left by the time it is iterated over.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    while hasattr(graph, "outer_graph"):
-        kept = getattr(graph, "_kept_functions", [])
-        kept.append(function)
-        graph._kept_functions = kept
-        graph = graph.outer_graph

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, manifest, parts
+from electra_tf.pretraining_data import corpus, examples, parts
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
 from tests import helpers
@@ -159,7 +159,8 @@ def _run_job(corpus_dir, tokenizer, variant):
     num_files = variant["num_out_files"]
     with tempfile.TemporaryDirectory() as output_dir:
         paths = [
-            pathlib.Path(output_dir) / manifest.shard_name(i, num_files)
+            pathlib.Path(output_dir)
+            / f"pretrain_data.tfrecord-{i}-of-{num_files}"
             for i in range(job_id, num_files, num_processes)
         ]
         with contextlib.ExitStack() as stack:
@@ -210,7 +211,7 @@ def _check_tfrecord(
     source = variant["same_as"].split(":")[0]
     folder = golden_dir / case
     paths = [
-        folder / manifest.shard_name(i, variant["files"])
+        folder / f"pretrain_data.tfrecord-{i}-of-{variant['files']}"
         for i in range(variant["files"])
     ]
     with np.load(golden_dir / "examples" / f"{source}.npz") as arrays:

@@ -66,7 +66,7 @@ assert len(NUMBERS) == NUM_ROWS  # All are distinct.
 
 @pytest.mark.parametrize("pattern", ["{0}", "{0}/", "{0}/*", "{0}/*tfrecord*"])
 def test_a_builders_folder_is_its_records(tmp_path, pattern):
-    shard = manifest.shard_name(0, 1)
+    shard = "pretrain_data.tfrecord-0-of-1"
     unfinished = f"{manifest.TEMPORARY_PREFIX}{shard}-0123456789abcdef"
     for name in (shard, unfinished, *manifest.BESIDE_RECORDS):
         (tmp_path / name).write_text("")
