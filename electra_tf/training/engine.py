@@ -69,25 +69,13 @@ class Engine:
         self.num_parallel_parts = run.num_parallel_parts or 1
         self.micro_batch_size = self._micro_batch_size(share)
         self.num_micro_batches = share // self.micro_batch_size
-        self.global_step = tf.Variable(
-            0,
-            dtype=tf.int64,
-            name="global_step",
-            trainable=False,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self.global_step = replicas.shared_variable(0, tf.int64, "global_step")
         self.loss_scale: optimization.LossScale | None = None
         if run.dtype_policy == "mixed_float16":
             self.loss_scale = optimization.LossScale()
             optimizer.skips_non_finite_updates = True
         # Not of the graph, so that another run may have its steps.
-        self._seed = tf.Variable(
-            run.seed,
-            dtype=tf.int64,
-            name="seed",
-            trainable=False,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self._seed = replicas.shared_variable(run.seed, tf.int64, "seed")
         self._iterator = None
         # By XLA where the run asks for it, which gets what lies between two
         # collectives: on CPUs it cannot hold one. A TPU compiles all of it by

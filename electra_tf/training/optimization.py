@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.model import encoder, kernels
+from electra_tf.training import replicas
 
 # Variables whose name matches one of these are not decayed (the original's
 # exclude_from_weight_decay).
@@ -201,13 +202,7 @@ class LossScale:
 
     def __init__(self):
         self.variables = {
-            name: tf.Variable(
-                value,
-                trainable=False,
-                dtype=dtype,
-                name=name,
-                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            )
+            name: replicas.shared_variable(value, dtype, name)
             for value, dtype, name in (
                 (self.INITIAL, tf.float32, "scale"),
                 (0, tf.int64, "num_finite"),

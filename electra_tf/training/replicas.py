@@ -200,6 +200,14 @@ def set_policy(run: configs.RunConfig) -> None:
     keras.utils.set_random_seed(run.seed)
 
 
+def shared_variable(value, dtype: tf.DType, name: str) -> tf.Variable:
+    """A variable that is not trained and is the same on all replicas."""
+    aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(
+        value, False, dtype=dtype, name=name, aggregation=aggregation
+    )
+
+
 def make_all_reduce_sum(context: tf.distribute.ReplicaContext):
     """Sums tensors over the replicas; does nothing where there is one."""
 
