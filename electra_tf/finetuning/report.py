@@ -159,7 +159,10 @@ class _Task:
             points = charts.points(log, "train", f"{self.name}_loss")
             losses.append(charts.Curve(points, "train", "training", best))
             for curves, metric in ((losses, "loss"), (scores, self.metric)):
-                points = self._dev_points(log, trial, metric)
+                points = charts.points(log, "heldout", f"{self.name}_{metric}")
+                dev = results_lib.scores_of(trial, self.name).get("dev", {})
+                if log and not points and dev.get(metric) is not None:
+                    points = [(log[-1]["step"], dev[metric])]
                 kept = trial.get("best_step")
                 curves.append(
                     charts.Curve(points, "heldout", "dev", best, kept)
@@ -186,16 +189,6 @@ class _Task:
                 best=self.best,
             ),
         )
-
-    def _dev_points(
-        self, log: Sequence[Mapping], trial: dict, metric: str
-    ) -> list[tuple[int, float]]:
-        """What the log has; the last score where it has none."""
-        dev = results_lib.scores_of(trial, self.name).get("dev", {})
-        points = charts.points(log, "heldout", f"{self.name}_{metric}")
-        if log and not points and dev.get(metric) is not None:
-            points = [(log[-1]["step"], dev[metric])]
-        return points
 
     def answers(self, split: str) -> Html:
         """What the answers to a split show."""

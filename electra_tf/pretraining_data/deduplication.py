@@ -129,7 +129,12 @@ class Fingerprinter:
             own_words += [""] * (SHINGLE_WORDS - len(own_words))
             words += own_words
             lengths.append(len(own_words))
-        hashes = self._hash_words(words)
+        known = self._hashes  # The same in every process.
+        for word in {word for word in words if word not in known}:
+            known[word] = _hash(word, 8)
+        hashes = np.frombuffer(b"".join(map(known.__getitem__, words)), "<u8")
+        if len(known) > _MAX_WORDS_REMEMBERED:
+            known.clear()
         # Runs of words, those over the end of a document left out.
         runs = hashes.copy()
         for i in range(1, SHINGLE_WORDS):
@@ -148,16 +153,6 @@ class Fingerprinter:
             least = np.minimum.reduceat(values, starts)
             signatures[i] = least >> np.uint64(32)
         return signatures.T
-
-    def _hash_words(self, words: list[str]) -> np.ndarray:
-        """<uint64>[(words)], the same in every process."""
-        known = self._hashes
-        for word in {word for word in words if word not in known}:
-            known[word] = _hash(word, 8)
-        hashes = np.frombuffer(b"".join(map(known.__getitem__, words)), "<u8")
-        if len(known) > _MAX_WORDS_REMEMBERED:
-            known.clear()
-        return hashes
 
 
 # Odd, with bits all over: 2^64 / golden ratio.

@@ -36,6 +36,7 @@ def match_files(pattern: str) -> list[str]:
         system cannot be asked.
     """
     places: dict[str, str] = {}
+    unfinished = manifest.TEMPORARY_PREFIX, manifest.UNFINISHED
     parts = [*filter(None, map(str.strip, pattern.split(",")))]
     for part in parts or [repr(pattern)]:
         try:
@@ -52,7 +53,12 @@ def match_files(pattern: str) -> list[str]:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}. Received: {error.message}"
             ) from None
-        paths = [*filter(_may_have_records, paths)]
+        paths = [
+            path
+            for path in paths
+            if not (name := os.path.basename(path)).startswith(unfinished)
+            and name not in manifest.BESIDE_RECORDS
+        ]
         if not paths:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}, found none. Build them "
@@ -64,14 +70,6 @@ def match_files(pattern: str) -> list[str]:
             place = path if "://" in path else os.path.realpath(path)
             places[place] = path
     return sorted(places.values())
-
-
-def _may_have_records(path: str) -> bool:
-    """Whether no builder has given a file its name for something else."""
-    name = os.path.basename(path)
-    prefixes = manifest.TEMPORARY_PREFIX, manifest.UNFINISHED
-    is_unfinished = name.startswith(prefixes)
-    return not is_unfinished and name not in manifest.BESIDE_RECORDS
 
 
 class Records:

@@ -101,7 +101,11 @@ def make_task(
     if task_type == "auto":
         task_type = _kind_of_labels(source, bool(label_separator))
     if task_type == "regression":
-        model = _range_of_labels(source)
+        rows = source.rows("train")
+        values = {text_tasks.number_in(_one(row), row.source) for row in rows}
+        _refuse_few(values, source, 2)
+        model: dict = {"min_value": min(values), "max_value": max(values)}
+        model["scale"] = model["max_value"] - model["min_value"]
         what = "from {min_value} to {max_value}".format(**model)
     elif task_type == "tagging":
         model = _tags_of(name, source)
@@ -360,17 +364,6 @@ def _labels_of(source: OwnFiles, is_one: bool) -> dict:
         labels = {x for row in rows for x in source.split_label(row.label)}
     _refuse_few(labels, source, 1 + is_one)
     return {"labels": text_tasks.in_order(labels)}
-
-
-def _range_of_labels(source: OwnFiles) -> dict:
-    """Least and greatest number of the training file, and their distance."""
-    values = {
-        text_tasks.number_in(_one(row), row.source)
-        for row in source.rows("train")
-    }
-    _refuse_few(values, source, 2)
-    least, most = min(values), max(values)
-    return {"min_value": least, "max_value": most, "scale": most - least}
 
 
 def _tags_of(name: str, source: OwnFiles) -> dict:

@@ -113,7 +113,11 @@ class RunQueue:
                 continue
             del self.running[run]
             if process.returncode and not self.is_stopped:
-                reason = _last_line(_log_of(run), process.returncode)
+                log, code = _log_of(run), process.returncode
+                text = log.read_text("utf-8", errors="replace")
+                _, _, last = text.strip().rpartition("\n")
+                ended = f"ended by signal {-code}; " if code < 0 else ""
+                reason = f"{ended}{last} ({log})"
                 self.failures[run] = reason
                 self._progress.note(f"failed: {run.title}: {reason}")
 
@@ -129,10 +133,3 @@ class RunQueue:
 
 def _log_of(run: Run) -> pathlib.Path:
     return pathlib.Path(f"{run.model_dir}.log")
-
-
-def _last_line(log: pathlib.Path, returncode: int) -> str:
-    """What a failed run said last."""
-    *_, last = log.read_text("utf-8", errors="replace").strip().split("\n")
-    ended = f"ended by signal {-returncode}; " if returncode < 0 else ""
-    return f"{ended}{last} ({log})"
