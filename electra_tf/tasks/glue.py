@@ -246,12 +246,8 @@ class Mnli(_GlueClassification):
 
     NAME = "mnli"
     SPLITS = (
-        "train",
-        "dev",
-        "dev_mismatched",
-        "test",
-        "test_mismatched",
-        "diagnostic",
+        *("train", "dev", "dev_mismatched"),
+        *("test", "test_mismatched", "diagnostic"),
     )
     SUBMISSIONS = {
         "test": "MNLI-m.tsv",

@@ -153,7 +153,7 @@ def variants(suite: Suite, rows: Sequence[str] = ()) -> list[Variant]:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
             stages = _stages(row, suite)
-            if row.bindings or row.is_baseline:
+            if row.bindings or not stages:
                 folder = _folder(f"{suite.name}/{row.name}", suite)
             else:
                 folder = stages[-1].folder
@@ -243,7 +243,7 @@ def runs_of(variant: Variant, seed: int | None, suite: Suite) -> list[Run]:
     for task in suite.tasks:
         configuration = _finetuning(row, task, suite)
         model_dir = os.path.join(variant.folder, of_seed, task)
-        if row.is_baseline:
+        if not row.gin_file:
             run = _baseline(configuration[2].data, model_dir)
         else:
             run = _trained(configuration, seed, model_dir, start)

@@ -75,7 +75,7 @@ def _row(variant: Variant, suite: Suite) -> dict:
                 task = suite.tasks[run.task]
                 values = run.scores(task.split, task.metric)
                 for number, score in enumerate(values, start=seed or 1):
-                    name = _ANY_SEED if variant.row.is_baseline else str(number)
+                    name = str(number) if variant.row.gin_file else _ANY_SEED
                     scores[run.task][name] = score
             elif run == runs[len(variant.own_stages) - 1]:  # The last stage.
                 for name in run.heldout().keys() & _HELDOUT:

@@ -15,13 +15,13 @@ class Row:
 
     Attributes:
       name: Unique in its suite.
-      gin_file: Of pre-training, below gin/; '' of a baseline.
+      gin_file: Of pre-training, below gin/; '' where `baselines` takes the
+        place of a network.
       first_stage: Of two stages, the gin file of the first, from whose result
         the networks start. At a budget each stage has as many steps, and both
         together cost what another row costs.
       bindings: Of all fine-tuning.
       task_bindings: Task -> bindings behind them.
-      is_baseline: Whether `baselines` takes the place of a network.
     """
 
     name: str
@@ -31,7 +31,6 @@ class Row:
     task_bindings: Mapping[str, tuple[str, ...]] = dataclasses.field(
         default_factory=dict, hash=False
     )
-    is_baseline: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,7 +298,7 @@ def _reviews(source: str, numbers: Iterable[int], data: str, *rows) -> Suite:
     return Suite(
         f"{source}, accuracy on test",
         "tfidf",
-        (*rows, scratch, Row("tfidf", is_baseline=True)),
+        (*rows, scratch, Row("tfidf")),
         {str(n): _labels(n, NUM_LABELS[n]) for n in numbers},
         data,
         "build/imdb",
