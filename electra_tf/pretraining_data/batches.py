@@ -154,11 +154,7 @@ class PretrainingData:
     def _batches_in_graph(
         self, batch_size: int, start: int, shard: replicas.Shard
     ) -> tf.data.Dataset:
-        """Batches from `start` on of `dataset`, without Python code.
-
-        Other processes can run it: what they need to know of the records is
-        part of it.
-        """
+        """Batches from `start` on of `dataset`, for any process to make."""
         files = tf.constant(self.records.files)
         first_records = tf.constant(self.records.first_records)
         offsets = tf.constant(self.records.offsets)

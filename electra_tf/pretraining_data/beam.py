@@ -237,10 +237,7 @@ def add_steps(
 
 
 class _BuildFile(beam.DoFn):
-    """A file -> ((share, shard), (place in the shard, example)) pairs.
-
-    And for the manifest what became of the file.
-    """
+    """A file -> examples with their places, and its part of the manifest."""
 
     def __init__(self, task: Task):
         self._task = task

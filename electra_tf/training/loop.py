@@ -121,10 +121,7 @@ def steps_to_next_look(run: configs.RunConfig, step: int) -> int:
 
 
 class _Looks:
-    """What a run shows, logs and keeps of its metrics; `train` has the words.
-
-    The log and the clocks begin with the first look.
-    """
+    """What a run shows, logs and keeps of its metrics: see `train`."""
 
     def __init__(
         self, engine, checkpoints, last_step, description, live_metrics, watch

@@ -26,17 +26,11 @@ _LARGE = 50_000
 
 
 class _Kind(typing.NamedTuple):
-    """How a variable is updated.
+    """How a variable is updated."""
 
-    Attributes:
-      scale: Share of the learning rate.
-      is_decayed: Whether there is weight decay.
-      is_large: Whether it is updated by itself, in one pass.
-    """
-
-    scale: float
+    scale: float  # Share of the learning rate.
     is_decayed: bool
-    is_large: bool
+    is_large: bool  # It is updated by itself, in one pass.
 
 
 @dataclasses.dataclass(eq=False)
