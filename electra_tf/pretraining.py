@@ -412,23 +412,24 @@ def advice(
         lines["collapsed"] = (
             "the discriminator has collapsed: it calls every token original "
             f"(disc_recall {recall:.3f}, disc_auc without padding {auc:.2f}). "
-            "Try a lower OptimizerConfig.learning_rate, a longer warm-up, or a "
-            "larger ElectraConfig.disc_weight"
+            "Try a longer warm-up, or with --gin_param a lower OptimizerConfig."
+            "learning_rate=... or a larger ElectraConfig.disc_weight=..."
         )
     accuracy = metrics.get("sampled_masked_lm_accuracy", 0.0)
     if step < steps / 2 and accuracy > _TOO_GOOD_ACCURACY:
         lines["generator_too_good"] = (
             f"the generator is too good too early: {100 * accuracy:.0f} % of "
             "its samples are the true token, so that the discriminator has "
-            "little to learn from. Try a smaller "
-            "ElectraConfig.generator_hidden_size or more text"
+            "little to learn from. Try more text, or with "
+            "--gin_param a smaller ElectraConfig.generator_hidden_size=..."
         )
     num_skipped = metrics.get("skipped_steps", 0.0)
     if num_skipped > _MANY_SKIPPED * step and not is_young:
         lines["skipped_steps"] = (
             f"{num_skipped:g} of {step} steps were not taken, as their float16 "
-            "gradients were not finite. Try RunConfig.dtype_policy="
-            "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
+            "gradients were not finite. Try with --gin_param a lower "
+            "OptimizerConfig.learning_rate=..., or RunConfig.dtype_policy="
+            "'mixed_bfloat16'"
         )
     return lines
 

@@ -57,6 +57,7 @@ def test_names_a_collapsed_discriminator(step, metrics, said):
     lines = pretraining.advice(CONFIG, 0.0, step, metrics)
     assert lines.keys() == said.keys()
     assert all(said[name] in line for name, line in lines.items())
+    assert all("--gin_param" in line for line in lines.values())
 
 
 def test_a_short_run_is_young_for_longer():
