@@ -1,7 +1,7 @@
 """Latency: an exported classifier that answers one text a request.
 
-The runtimes themselves are asked, without a server and without a tokenizer, one
-thread each.
+The runtimes themselves are asked, without a server, from a text to its answer,
+one thread each.
 """
 
 import itertools
@@ -73,23 +73,18 @@ def _prepare(args) -> dict:
     return {}
 
 
-# The runtimes: each takes the settings and answers rows of token ids, one at a
-# time.
+# The runtimes: each takes the settings and answers texts, one at a time.
 
 
-def _answering(args, call: Callable[..., dict]) -> contest.Run:
-    """Asks a function of input_ids, input_mask and segment_ids [1, L]."""
-    rng = np.random.default_rng(0)
-    shape = [_NUM_REQUESTS, 1, args.num_words + 2]
-    rows = rng.integers(len(_SPECIAL_TOKENS), 200, shape, np.int32)
-    rows[..., 0], rows[..., -1] = 2, 3
-    requests = itertools.cycle(
-        (row, np.ones_like(row), 0 * row) for row in rows
-    )
+def _answering(args, call: Callable[[str], dict]) -> contest.Run:
+    """Asks a function of a text, whose words are tokens of `write_model`."""
+    shape = [_NUM_REQUESTS, args.num_words]
+    numbers = np.random.default_rng(0).integers(195, size=shape)
+    requests = itertools.cycle(" ".join(f"w{n}" for n in x) for x in numbers)
 
     def run(num_steps: int) -> dict:
         for _ in range(num_steps):
-            outputs = call(*next(requests))
+            outputs = call(next(requests))
         (name,) = {"scores", "value", "logits"} & set(outputs)
         return {name: float(np.ravel(outputs[name])[-1])}
 
@@ -97,19 +92,17 @@ def _answering(args, call: Callable[..., dict]) -> contest.Run:
 
 
 def saved_model(args) -> contest.Run:
-    """The signature `tokens` of an export."""
+    """The default signature of an export."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the ops)
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     loaded = tf.saved_model.load(f"{args.folder}/{args.path}/1")
+    serve = loaded.signatures["serving_default"]
 
-    def call(*row) -> dict:
-        ids, mask, segments = map(tf.constant, row)
-        outputs = loaded.signatures["tokens"](
-            input_ids=ids, input_mask=mask, segment_ids=segments
-        )
+    def call(text: str) -> dict:
+        outputs = serve(text=tf.constant([text]))
         return {name: value.numpy() for name, value in outputs.items()}
 
     return _answering(args, call)
@@ -120,10 +113,7 @@ def litert(args) -> contest.Run:
     from electra_tf.serving import on_device
 
     model = on_device.OnDeviceModel(f"{args.folder}/{args.path}")
-    names = ("input_ids", "input_mask", "segment_ids")
-    return _answering(
-        args, lambda *row: model(dict(zip(names, row, strict=True)))
-    )
+    return _answering(args, lambda text: model(model.pack([text])))
 
 
 def onnxruntime(args) -> contest.Run:
@@ -154,10 +144,12 @@ def onnxruntime(args) -> contest.Run:
         f"{path}/model.onnx", options, providers=["CPUExecutionProvider"]
     )
 
-    def call(*row) -> dict:
-        feed = (values.astype(np.int64) for values in row)
-        (logits,) = session.run(None, dict(zip(names, feed, strict=True)))
-        return {"logits": logits}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+
+    def call(text: str) -> dict:
+        features = tokenizer([text], return_tensors="np")
+        feed = {name: features[name].astype(np.int64) for name in names}
+        return {"logits": session.run(None, feed)[0]}
 
     return _answering(args, call)
 
@@ -178,7 +170,7 @@ _RUNTIMES = {
     ),
 }
 LATENCY = contest.Benchmark(
-    summary="one row of token ids a request: ONNX Runtime, LiteRT, SavedModel",
+    summary="a text a request: ONNX Runtime, LiteRT, SavedModel",
     unit="requests",
     contestants=_RUNTIMES,
     chosen=tuple(_RUNTIMES),
