@@ -412,8 +412,9 @@ def advice(
         lines["collapsed"] = (
             "the discriminator has collapsed: it calls every token original "
             f"(disc_recall {recall:.3f}, disc_auc without padding {auc:.2f}). "
-            "Try a longer warm-up, or with --gin_param a lower OptimizerConfig."
-            "learning_rate=... or a larger ElectraConfig.disc_weight=..."
+            "Try a longer warm-up, or with --gin_param a lower "
+            "OptimizerConfig.learning_rate=... or a larger "
+            "ElectraConfig.disc_weight=..."
         )
     accuracy = metrics.get("sampled_masked_lm_accuracy", 0.0)
     if step < steps / 2 and accuracy > _TOO_GOOD_ACCURACY:

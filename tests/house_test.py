@@ -16,7 +16,7 @@ from tests import helpers
 # own, docstrings and blank lines included. Lower a budget whenever the room
 # shrinks. What exceeds it takes something away first, there or in another room.
 BUDGETS = {
-    "electra_tf": 2954,
+    "electra_tf": 2955,
     "electra_tf/checkpoints": 4416,
     "electra_tf/command_line": 2130,
     "electra_tf/finetuning": 3476,
@@ -26,11 +26,11 @@ BUDGETS = {
     "electra_tf/pretraining_data": 4342,
     "electra_tf/serving": 2098,
     "electra_tf/tasks": 3994,
-    "electra_tf/text": 1215,
+    "electra_tf/text": 1216,
     "electra_tf/training": 2765,
     "tests": 32983,
     "tools": 533,
-    "tools/benchmarks": 1836,
+    "tools/benchmarks": 1828,
     "tools/experiments": 1636,
     "tools/quickstart": 1136,
 }

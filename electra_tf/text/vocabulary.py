@@ -103,8 +103,9 @@ class Vocabulary:
         missing = rows - len(self.tokens)
         if not 0 < missing < 128 or rows % 8:
             return self
+        taken = set(self.tokens)
         spare = (f"[unused{i}]" for i in range(rows))
-        new = [t for t in spare if t not in set(self.tokens)][:missing]
+        new = [token for token in spare if token not in taken][:missing]
         errors.warn(
             f"the last {missing} rows of the embedding table have no token in "
             f"the vocabulary: taken for padding, {new[0]} to {new[-1]}"
