@@ -1,4 +1,4 @@
-"""What must show before TensorFlow is imported, which takes seconds."""
+"""What is imported when: TensorFlow takes seconds, and so does Keras."""
 
 from tests import helpers
 
@@ -17,4 +17,23 @@ def test_no_tensorflow_yet():
     modules = ("__main__", *doors, "finetuning.recipe")
     names = ("electra_tf", *(f"electra_tf.{name}" for name in modules))
     result = helpers.execute("-c", _PROGRAM, *names)
+    assert result.returncode == 0, result.stderr
+
+
+_COMMAND = """
+import sys
+from electra_tf.command_line import arguments
+
+def work():
+    import tensorflow  # It looks where Keras is, and imports it later.
+    assert not {"matplotlib", "sklearn"} & sys.modules.keys()
+    import keras, matplotlib, sklearn
+    assert "electra_tf>Encoder" in keras.saving.get_custom_objects()
+
+sys.exit(arguments.ended("a command", work))
+"""
+
+
+def test_keras_gets_our_classes_and_what_a_command_needs_of_others():
+    result = helpers.execute("-c", _COMMAND)
     assert result.returncode == 0, result.stderr

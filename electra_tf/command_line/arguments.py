@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import electra_tf
 from electra_tf import errors
 
 N = TypeVar("N", int, float)
@@ -196,6 +197,8 @@ def ended(
         # their way of being written.
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Whatever its keras.json says.
+    left_out = ("matplotlib", "sklearn")
+    electra_tf.registration.left_out = left_out  # type: ignore
     show = warnings.showwarning
 
     def show_line(message, category, *args, **kwargs) -> None:

@@ -8,7 +8,7 @@ itself is imported. Nothing else is imported here.
 
 import importlib
 import importlib.abc
-import importlib.util
+import importlib.machinery
 import sys
 
 PACKAGE = "electra_tf"
@@ -25,6 +25,12 @@ CLASSES = {
     "QuestionAnswerer": f"{PACKAGE}.keras_models.question_answerer",
     "FinetuningOptimizer": f"{PACKAGE}.keras_models.optimizers",
 }
+
+
+# Packages that Keras shall do without where it is not imported yet. For its
+# pictures and wrappers it imports matplotlib and scikit-learn, which takes as
+# long as half of TensorFlow: commands, which have no use for these, say so.
+left_out: tuple[str, ...] = ()
 
 
 class _StandIn:
@@ -44,14 +50,21 @@ class _WithKeras(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path, target=None):
         if fullname != "keras":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        # It may be asked more than once: TensorFlow looks where Keras is.
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def execute_and_register(module):
-            execute(module)
+            sys.meta_path.remove(self)
+            absent = [name for name in left_out if name not in sys.modules]
+            sys.modules.update(dict.fromkeys(absent))  # type: ignore
+            try:
+                execute(module)
+            finally:
+                for name in absent:
+                    del sys.modules[name]
             register()
 
         spec.loader.exec_module = execute_and_register  # type: ignore
