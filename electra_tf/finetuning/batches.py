@@ -23,7 +23,11 @@ from electra_tf.training.numpy_functions import numpy_function
 # lengths: 0.06 s each, with dropout 0.5 s, once in a process. Rounding to 16
 # costs a tenth of the speed on MRPC and a third on SST-2.
 LENGTH_STEP = 4
-_COMPILED_LENGTH_STEP = 32
+# What training rounds to where an epoch has few batches: it ends before less
+# padding makes up for lengths to compile for.
+_FEW_BATCHES, _LENGTH_STEP_OF_FEW = 50, 8
+# Where XLA compiles whole steps, many seconds for each length.
+COMPILED_LENGTH_STEP = 32
 # Rows of similar length are one group, and meet at random. Fewer groups: more
 # random batches; more: less padding. By these, two rows of a batch meet in the
 # next epoch at most three times as often as in batches of any rows; RTE in
@@ -44,15 +48,6 @@ _OF_WORDS = ("_labels", "_labeled_positions", "_labels_mask")
 _ROWS = "/rows"
 
 
-def length_step(is_compiled: bool) -> int:
-    """What lengths of batches are rounded up to a multiple of.
-
-    Args:
-      is_compiled: Whether XLA compiles whole steps, many seconds for each.
-    """
-    return _COMPILED_LENGTH_STEP if is_compiled else LENGTH_STEP
-
-
 def train_dataset(
     features: Features,
     seed: int,
@@ -60,7 +55,7 @@ def train_dataset(
     first_step: int = 0,
     shard: replicas.Shard = replicas.WHOLE,
     bucketed: bool = True,
-    length_step: int = LENGTH_STEP,
+    length_step: int | None = None,
 ) -> tf.data.Dataset:
     """Endless training batches in a new random order every epoch.
 
@@ -76,7 +71,8 @@ def train_dataset(
       shard: Which parts of each batch to yield.
       bucketed: False takes rows of any length together and pads them to L: one
         shape for all batches, as a TPU needs it.
-      length_step: Lengths are rounded up to a multiple of this.
+      length_step: Lengths are rounded up to a multiple of this; None for one
+        that goes by the size of the set.
 
     Returns:
       A dataset of the features, [B, ...] with L cut to the batch's longest
@@ -139,6 +135,7 @@ def eval_dataset(
         rows = groups[index]
         return _cut(numbered, rows, _round_up(lengths[rows].max(), length_step))
 
+    @tf.autograph.experimental.do_not_convert
     def apart(batch):
         rows = batch.pop(_ROWS)
         return rows, batch
@@ -173,6 +170,7 @@ def _loaded(
         batch = load(int(index))
         return [batch[name] for name in names]
 
+    @tf.autograph.experimental.do_not_convert
     def as_tensors(index):
         dtypes = [like[name].dtype for name in names]
         tensors = numpy_function(arrays, [index], dtypes)
@@ -213,13 +211,15 @@ class _Plan:
     seed: int
     batch_size: int
     bucketed: bool
-    length_step: int
+    length_step: int | None
 
     def __post_init__(self):
         self.num_rows = len(self.lengths)
         self.batches_per_epoch = -(-self.num_rows // self.batch_size)
+        is_short = self.batches_per_epoch <= _FEW_BATCHES
+        step = _LENGTH_STEP_OF_FEW if is_short else LENGTH_STEP
         # What a batch of such rows alone is cut to.
-        self._padded_lengths = _round_up(self.lengths, self.length_step)
+        self._padded_lengths = _round_up(self.lengths, self.length_step or step)
         self._start = np.random.default_rng(self.seed).random()
         self._epoch = -1
         self._batches = np.zeros([0, self.batch_size], np.int64)

@@ -44,7 +44,9 @@ def make_predictor(
     costs = np.ones_like if windows is None else windows.counts
     strategy = strategy or tf.distribute.get_strategy()
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    length_step = batches.length_step(jit_compile or is_tpu)
+    length_step = batches.LENGTH_STEP
+    if jit_compile or is_tpu:
+        length_step = batches.COMPILED_LENGTH_STEP
     # One trace for all shapes, which for a large model takes seconds each.
     steps: dict[str, Callable] = {}
 

@@ -286,7 +286,7 @@ def _beginning(plan: TrialPlan, strategy: tf.distribute.Strategy):
         rows,
         run.seed,
         bucketed=plan.data.bucketed and not is_tpu,
-        length_step=batches.length_step(bool(run.jit_compile)),
+        length_step=batches.COMPILED_LENGTH_STEP if run.jit_compile else None,
     )
     return run, model, train_dataset
 

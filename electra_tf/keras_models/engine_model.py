@@ -308,6 +308,7 @@ class EngineModel(TaskModel):
         # By its end no feature of tokens, whatever its shape: see `batches`.
         return f"{self.task_name}_loss_weights"
 
+    @tf.autograph.experimental.do_not_convert
     def _of_keras(self, batch):
         """Features of a batch -> (x, y, sample_weight)."""
         x, y, weights = {}, {}, None

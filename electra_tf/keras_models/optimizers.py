@@ -106,6 +106,7 @@ class Start(keras.callbacks.Callback):
     ) -> tf.data.Dataset:
         """Batches from the step <int64>[] with which the training begins."""
 
+        @tf.autograph.experimental.do_not_convert
         def begin(_):
             return batches_from(
                 numpy_function(lambda: self.first_step, [], tf.int64)

@@ -105,9 +105,15 @@ def test_padding_rows_have_no_weight(tokenizer):
     assert padded_metrics == pytest.approx(metrics, rel=1e-5)
 
 
-@pytest.mark.parametrize("step", [4, 16])
-def test_batches_are_rows_padded_to_a_multiple_of_a_step(step):
-    for batch in take(batches.train_dataset(TEN, 3, 2, length_step=step), 10):
+@pytest.mark.parametrize(
+    ("given", "few", "step"), [(16, 50, 16), (None, 5, 8), (None, 4, 4)]
+)
+def test_batches_are_rows_padded_to_a_multiple_of_a_step(
+    monkeypatch, given, few, step
+):
+    """With none given by the batches of an epoch, which are 5."""
+    monkeypatch.setattr(batches, "_FEW_BATCHES", few)
+    for batch in take(batches.train_dataset(TEN, 3, 2, length_step=given), 10):
         longest = batch["input_mask"].sum(axis=-1).max()
         # Of 16 up to 32; 48 is beyond the maximum of 40.
         length = min(-(-longest // step) * step, MAX_LENGTH)
