@@ -174,10 +174,9 @@ test-wheel: $(INSTALLED)
 test-serving: $(INSTALLED)
 	ELECTRA_TF_DATA="$(DATA)" $(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
-# What `make test` has no time for, and the Keras models on two replicas.
+# What `make test` has no time for.
 test-dear: $(INSTALLED)
-	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile -m dear
-	$(PYTHON) -m pytest -q --numprocesses=2 tests/keras_models/*_proof.py
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10 -m dear
 
 # For COMPARE=build/sums.json after a change, on the same machine.
 .PHONY: sums
@@ -185,10 +184,9 @@ sums: $(INSTALLED)
 	@mkdir -p build
 	$(PYTHON) -m tests.end_to_end.sums $(if $(COMPARE),--compare=$(COMPARE),--output=build/sums.json)
 
-# Every experiment's config for 20 steps, and a small suite to its table;
-# `make test-dear` has 2 steps of four of them.
+# Every experiment's config for 20 steps.
 test-experiments: $(INSTALLED)
-	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 -m "dear or not dear" tests/tools/experiments
+	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q tests/tools/experiments/experiments_gin_test.py
 
 check: format lint types test
 

@@ -27,8 +27,9 @@ _SECONDS_BETWEEN_LOOKS = 0.01
 class Process:
     """A command that was started, with what is needed of subprocess.Popen."""
 
-    def __init__(self, stove: "Stove", pid: int, files):
+    def __init__(self, stove: "Stove", pid: int, files, args):
         self.pid = pid
+        self.args = args
         self.returncode: int | None = None
         self._stove = stove
         self._files = files
@@ -77,7 +78,7 @@ class Stove:
         pid = None
         while pid is None:
             pid = self._listen()
-        return Process(self, pid, files)
+        return Process(self, pid, files, args)
 
     def exit_code(self, pid: int) -> int | None:
         """The exit code of a process, if it has ended."""

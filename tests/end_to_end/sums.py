@@ -175,9 +175,10 @@ def _start(folder: pathlib.Path, *args: str) -> subprocess.Popen:
 
 def _end(*processes: subprocess.Popen) -> None:
     for process in processes:
-        output, _ = process.communicate(timeout=1800)
+        outputs = process.communicate(timeout=1800)
         if process.returncode:
-            sys.exit(f"{process.args}: {process.returncode}\n{output}")
+            said = "\n".join(filter(None, outputs))
+            sys.exit(f"{process.args}: {process.returncode}\n{said}")
 
 
 def _build(folder: pathlib.Path, num_processes: int) -> subprocess.Popen:

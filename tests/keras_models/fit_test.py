@@ -249,3 +249,16 @@ def test_epochs_one_by_one_are_those_of_one_fit(pretrained):
     tasks.assert_equal_bits(
         parts.network.get_weights(), whole.network.get_weights()
     )
+
+
+@pytest.mark.dear
+def test_mixed_precision(pretrained):
+    # The paper's optimizer scales the loss, as the engine does.
+    config = classifier(pretrained).get_config() | {"dtype": "mixed_float16"}
+    model = electra_tf.TextClassifier.from_config(config)
+    model.fit(TEXTS, TARGETS, verbose=0)
+    probabilities = model.predict(TEXTS, verbose=0)
+    assert probabilities.dtype == np.float32
+    assert np.isfinite(probabilities).all()
+    kernel = model.network.task_specific.heads[0].dense.kernel
+    assert kernel.dtype == "float32"
