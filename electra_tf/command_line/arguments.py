@@ -197,8 +197,7 @@ def ended(
         # their way of being written.
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Whatever its keras.json says.
-    left_out = ("matplotlib", "sklearn")
-    electra_tf.registration.left_out = left_out  # type: ignore
+    electra_tf.registration.is_command = True  # type: ignore
     show = warnings.showwarning
 
     def show_line(message, category, *args, **kwargs) -> None:

@@ -216,10 +216,12 @@ class _Plan:
     def __post_init__(self):
         self.num_rows = len(self.lengths)
         self.batches_per_epoch = -(-self.num_rows // self.batch_size)
+        step = self.length_step or LENGTH_STEP
+        # What a batch of such rows alone is cut to, or nearly.
+        self._padded_lengths = _round_up(self.lengths, step)
         is_short = self.batches_per_epoch <= _FEW_BATCHES
-        step = _LENGTH_STEP_OF_FEW if is_short else LENGTH_STEP
-        # What a batch of such rows alone is cut to.
-        self._padded_lengths = _round_up(self.lengths, self.length_step or step)
+        use_few = is_short and not self.length_step
+        self._step = _LENGTH_STEP_OF_FEW if use_few else step
         self._start = np.random.default_rng(self.seed).random()
         self._epoch = -1
         self._batches = np.zeros([0, self.batch_size], np.int64)
@@ -238,7 +240,8 @@ class _Plan:
         """L of a batch with these rows."""
         if not self.bucketed:
             return self.max_length
-        return int(self._padded_lengths[rows[rows != PADDING]].max())
+        longest = self._padded_lengths[rows[rows != PADDING]].max()
+        return int(_round_up(longest, self._step))
 
     def _plan_epoch(self, epoch: int, before: np.ndarray) -> np.ndarray:
         """Row numbers <int64>[batches, B], after those of the epoch before."""

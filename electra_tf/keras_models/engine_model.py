@@ -11,6 +11,7 @@ ids are batched, and streamed, as Keras does it.
 Shapes: N rows, B batch.
 """
 
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -334,17 +335,11 @@ class EngineModel(TaskModel):
                 features, batch_size, keeps_order=True
             )
             return self._prepared(dataset.map(lambda _, batch: batch)).repeat()
-        is_bucketed = not self.preprocessor.pad_to_max
-
-        def batches_from(first_step):
-            return batches.train_dataset(
-                features,
-                self.seed,
-                batch_size,
-                first_step,
-                bucketed=is_bucketed,
-            )
-
+        batches_from = functools.partial(
+            batches.train_dataset,
+            *(features, self.seed, batch_size),
+            bucketed=not self.preprocessor.pad_to_max,
+        )
         return self._prepared(start.dataset(batches_from))
 
     def _eval_dataset(

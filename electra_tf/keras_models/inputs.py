@@ -315,7 +315,6 @@ def checked(
     """
     if isinstance(x, tf.data.Dataset):
 
-        @tf.autograph.experimental.do_not_convert
         def check(*batch):
             features, labels, _ = (*batch, None, None)[:3]
             asserts = _asserts(features, labels, config, num_labels)

@@ -27,10 +27,10 @@ CLASSES = {
 }
 
 
-# Packages that Keras shall do without where it is not imported yet. For its
-# pictures and wrappers it imports matplotlib and scikit-learn, which takes as
-# long as half of TensorFlow: commands, which have no use for these, say so.
-left_out: tuple[str, ...] = ()
+# Keras imports these for pictures and wrappers, which takes half as long as
+# TensorFlow. It does without where a command says that it has no use for them.
+_LEFT_OUT = ("matplotlib", "sklearn")
+is_command = False
 
 
 class _StandIn:
@@ -58,13 +58,11 @@ class _WithKeras(importlib.abc.MetaPathFinder):
 
         def execute_and_register(module):
             sys.meta_path.remove(self)
-            absent = [name for name in left_out if name not in sys.modules]
+            absent = set(_LEFT_OUT if is_command else ()) - sys.modules.keys()
             sys.modules.update(dict.fromkeys(absent))  # type: ignore
-            try:
-                execute(module)
-            finally:
-                for name in absent:
-                    del sys.modules[name]
+            execute(module)
+            for name in absent:
+                del sys.modules[name]
             register()
 
         spec.loader.exec_module = execute_and_register  # type: ignore

@@ -11,7 +11,6 @@ from tests.end_to_end import sums
 
 @pytest.mark.dear
 def test_sums_are_equal_both_ways(tmp_path, capsys, monkeypatch):
-    # Processes that need not import TensorFlow.
     monkeypatch.setattr(
         sums, "_start", lambda folder, *args: warm.start(*args, cwd=folder)
     )

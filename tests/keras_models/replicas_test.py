@@ -9,7 +9,7 @@ from tests import helpers
 pytestmark = pytest.mark.dear
 
 # Two logical CPUs, which a process chooses before all else.
-_PRETRAINING = """
+_TWO_CPUS = """
 import dataclasses, json, sys
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -18,6 +18,8 @@ tf.config.set_logical_device_configuration(
 import keras
 import numpy as np
 import electra_tf
+"""
+_PRETRAINING = """
 from electra_tf.keras_models import encoder
 from tests import helpers
 
@@ -62,16 +64,6 @@ print(json.dumps({
 """
 
 _FINETUNING = """
-import sys
-import numpy as np
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(
-    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-)
-import keras
-import electra_tf
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS
 
 
@@ -108,7 +100,7 @@ def test_two_replicas_with_micro_batches_are_one(tmp_path):
     path = helpers.write_tfrecords(
         tmp_path / "train.tfrecord", map(helpers.row, range(40))
     )
-    result = helpers.execute("-c", _PRETRAINING, path)
+    result = helpers.execute("-c", _TWO_CPUS + _PRETRAINING, path)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
     print(found)
@@ -121,5 +113,5 @@ def test_two_replicas_with_micro_batches_are_one(tmp_path):
 
 
 def test_two_replicas_learn_what_one_learns(pretrained):
-    result = helpers.execute("-c", _FINETUNING, pretrained)
+    result = helpers.execute("-c", _TWO_CPUS + _FINETUNING, pretrained)
     assert result.returncode == 0, result.stderr[-3000:]

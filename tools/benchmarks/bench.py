@@ -16,7 +16,6 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 
 import building
 import contest
@@ -35,7 +34,6 @@ BENCHMARKS = {
     "data": building.BUILDING,
     "latency": latency.LATENCY,
 }
-_NATURAL = arguments.number(int, lambda n: n >= 0, "a whole number from 0 on")
 
 
 def _make_parser() -> arguments.ArgumentParser:
@@ -57,13 +55,10 @@ def _make_parser() -> arguments.ArgumentParser:
             **benchmark.flags,
         }
         for flag, (default, text) in flags.items():
-            kind: Callable = type(default)
-            if kind is int:
-                may_be_0 = flag == "num_warm_up_steps"
-                kind = _NATURAL if may_be_0 else arguments.positive_int
+            is_whole = isinstance(default, int)
             of_name.add_argument(
                 "--" + flag.replace("_", "-"),
-                type=kind,
+                type=arguments.positive_int if is_whole else type(default),
                 default=default,
                 help=f"{text} (default: %(default)s)",
             )
@@ -122,9 +117,8 @@ def _measure(args: argparse.Namespace) -> dict[str, list[contest.Answer]]:
                 process.ask(1)
             for name, process in processes.items():
                 _check(name, process.answer(), settings.get("first_loss", 0))
-            if args.num_warm_up_steps:
-                for process in processes.values():
-                    process(args.num_warm_up_steps)
+            for process in processes.values():
+                process(args.num_warm_up_steps)
             rounds = contest.take_turns(
                 processes, args.num_steps, args.num_rounds
             )
