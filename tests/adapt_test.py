@@ -93,7 +93,6 @@ def test_a_checkpoint_of_any_format_is_scored(folder):
     ("checkpoint", "said"),
     [
         ("pair/discriminator", "generator: pair/generator"),
-        ("pair", "generator: that of the checkpoint"),
         ("alone", "a new one, 2 wide"),
     ],
 )

@@ -15,6 +15,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # Whole files go to one worker each: the longest first, so that none is left
 # over when the other worker has nothing to do.
 _LONGEST = (
+    "bench_test.py",
+    "guides_test.py",
     "engine_test.py",
     "continuing_test.py",
     "resume_test.py",
