@@ -18,7 +18,7 @@ from tests import helpers
 BUDGETS = {
     "electra_tf": 2955,
     "electra_tf/checkpoints": 4416,
-    "electra_tf/command_line": 2132,
+    "electra_tf/command_line": 2136,
     "electra_tf/finetuning": 3481,
     "electra_tf/inference": 1063,
     "electra_tf/keras_models": 3852,

@@ -1,7 +1,9 @@
 """What the command-line tools share; imports no TensorFlow."""
 
 import argparse
+import atexit
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -198,6 +200,8 @@ def ended(
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Whatever its keras.json says.
     electra_tf.registration.is_command = True  # type: ignore
+    # Python's end looks at no object of TensorFlow then, which saves a second.
+    atexit.register(gc.freeze)
     show = warnings.showwarning
 
     def show_line(message, category, *args, **kwargs) -> None:
