@@ -219,9 +219,9 @@ class _Plan:
         step = self.length_step or LENGTH_STEP
         # What a batch of such rows alone is cut to, or nearly.
         self._padded_lengths = _round_up(self.lengths, step)
-        is_short = self.batches_per_epoch <= _FEW_BATCHES
-        use_few = is_short and not self.length_step
-        self._step = _LENGTH_STEP_OF_FEW if use_few else step
+        self._step = step
+        if not self.length_step and self.batches_per_epoch <= _FEW_BATCHES:
+            self._step = _LENGTH_STEP_OF_FEW
         self._start = np.random.default_rng(self.seed).random()
         self._epoch = -1
         self._batches = np.zeros([0, self.batch_size], np.int64)

@@ -1,5 +1,6 @@
 """Tests of tools/benchmarks/bench.py, at sizes that show no speed."""
 
+import re
 import time
 
 import bench
@@ -120,15 +121,19 @@ def test_figures_are_medians_of_rounds():
         "finetuning --contestants=padded,electra_tf_bfloat16 --batch_size=4",
         "fine_tuning_whole --contestants=electra_tf_bfloat16 --num_rows=8 "
         "--num_epochs=1",
-        "data --megabytes=1 --reference_mb=0.05",
+        "data --contestants=original,one_process,two_processes --megabytes=1 "
+        "--reference_mb=0.05",
         "latency --contestants=litert,litert_int8,saved_model --num_steps=2",
     ],
 )
 def test_a_benchmark_measures(flags, tmp_path):
     output = tmp_path / "result.md"
     few = ("--tiny", "--num_rounds=1", "--num_warm_up_steps=1")
-    flags = (*flags.split(), *few, f"--output={output}")
-    result = helpers.execute(TOOL, *flags, timeout=900)
+    command = (TOOL, *flags.split(), *few, f"--output={output}")
+    result = helpers.execute(*command, timeout=900)
     assert result.returncode == 0, result.stderr
     _, *rows = cells(output.read_text())
-    assert rows and all(float(row[1].split()[0]) > 0 for row in rows)
+    (names,) = re.findall(r"--contestants=(\S+)", flags)
+    assert [row[0] for row in rows] == names.split(",")
+    for row in rows:
+        assert float(row[1].split()[0]) > 0
